@@ -1,0 +1,1 @@
+//! Conversation to prompt and token stream to events, in the ATEM protocol.

@@ -1,0 +1,191 @@
+//! The device: buffers, weights, cache and the operations of the text model.
+
+use super::kv::PageCopy;
+use super::pick::{PickRow, Picked};
+use super::place::{PageGroup, Place, Token};
+use super::weights::WeightView;
+use crate::Result;
+
+/// A device that can run the model. Static over hardware: no copies, no downcasts.
+///
+/// Buffers are row-major `f32` matrices. Operations work on the first `rows` rows unless they say
+/// otherwise; `places` operations take the concatenated rows of all places in order.
+///
+/// **Batch invariance.** The bits of a row never depend on which other rows run in the same call
+/// or on how many threads run it: every reduction has one fixed order per device. Speculation,
+/// batching, chunked prefill and prefix reuse rely on it to leave tokens unchanged.
+///
+/// # Panics
+/// Operations panic when shapes do not fit; that is a bug in the caller.
+///
+/// # Errors
+/// [`crate::Error::Device`] when the hardware fails, [`crate::Error::Exhausted`] from allocations.
+pub trait Backend: Send + Sync + Sized + 'static {
+    /// A matrix of activations, `f32 [rows, cols]`.
+    type Buf: Send;
+    /// A weight matrix in the device's own layout.
+    type Weight: Send + Sync;
+    /// The paged K and V store of one layer.
+    type Kv: Send;
+
+    /// A zeroed matrix `[rows, cols]`.
+    fn alloc(&self, rows: usize, cols: usize) -> Result<Self::Buf>;
+    /// Copies `data` (whole rows) into `buf` from `first_row` on.
+    fn write(&self, buf: &mut Self::Buf, first_row: usize, data: &[f32]) -> Result<()>;
+    /// Copies whole rows of `buf` from `first_row` on into `out`.
+    fn read(&self, buf: &Self::Buf, first_row: usize, out: &mut [f32]) -> Result<()>;
+    /// Copies row `rows[i]` of `from` into row `first_row + i` of `to`, from column `first_col` on.
+    /// `from` may be narrower than `to`.
+    fn copy(
+        &self,
+        from: &Self::Buf,
+        rows: &[u32],
+        to: &mut Self::Buf,
+        first_row: usize,
+        first_col: usize,
+    ) -> Result<()>;
+    /// Takes a weight matrix `[rows, cols]` over into the device's layout.
+    fn load(&self, weight: WeightView<'_>) -> Result<Self::Weight>;
+
+    /// A zeroed paged store.
+    fn alloc_kv(&self, shape: KvShape) -> Result<Self::Kv>;
+    /// Copies the first rows of pages of this store's group to other pages.
+    fn copy_pages(&self, kv: &mut Self::Kv, copies: &[PageCopy]) -> Result<()>;
+    /// Appends the bytes of a page, K then V, as stored.
+    fn save_page(&self, kv: &Self::Kv, page: u32, out: &mut Vec<u8>) -> Result<()>;
+    /// Takes a page from the front of `bytes`, as [`Backend::save_page`] wrote it, and moves
+    /// `bytes` past it. [`crate::Error::Corrupt`] when there are too few.
+    fn load_page(&self, kv: &mut Self::Kv, page: u32, bytes: &mut &[u8]) -> Result<()>;
+
+    /// `out[first_row + i] = table[ids[i]]`.
+    fn embed(
+        &self,
+        table: &Self::Weight,
+        ids: &[Token],
+        out: &mut Self::Buf,
+        first_row: usize,
+    ) -> Result<()>;
+    /// `y = x Wᵀ` for several weights that share an input: `x` `[rows, K]`, each `W` `[N, K]`,
+    /// each `y` `[rows, N]`. They share the input so that it is prepared once.
+    fn linear(
+        &self,
+        x: &Self::Buf,
+        rows: usize,
+        into: &mut [(&Self::Weight, &mut Self::Buf)],
+    ) -> Result<()>;
+    /// `out = x / sqrt(mean(x²) + eps) · weight` by row; `weight` is `[1, cols]`, none means ones.
+    fn rms_norm(
+        &self,
+        x: &Self::Buf,
+        rows: usize,
+        weight: Option<&Self::Buf>,
+        eps: f32,
+        out: &mut Self::Buf,
+    ) -> Result<()>;
+    /// RMS norm of every head of `x` in place: rows are heads of `weight`'s width side by side.
+    fn head_norm(&self, x: &mut Self::Buf, rows: usize, weight: &Self::Buf, eps: f32)
+    -> Result<()>;
+    /// Rotates every head of `x` in place by its position, pairs `(j, j + head_dim/2)`.
+    fn rope(&self, x: &mut Self::Buf, places: &[Place<'_>], rope: &Rope) -> Result<()>;
+    /// Stores K and V rows `[rows, kv_heads · head_dim]` at their positions.
+    fn write_kv(
+        &self,
+        kv: &mut Self::Kv,
+        places: &[Place<'_>],
+        k: &Self::Buf,
+        v: &Self::Buf,
+    ) -> Result<()>;
+    /// Softmax attention of `q` `[rows, heads · head_dim]` over the stored pages into `out` of the
+    /// same shape; query head `j` reads K/V head `j / (heads / kv_heads)`. K and V are read back
+    /// as stored, those of the running rows included, so any chunking gives the same bits.
+    fn attend(
+        &self,
+        q: &Self::Buf,
+        kv: &Self::Kv,
+        places: &[Place<'_>],
+        attention: &Attention,
+        out: &mut Self::Buf,
+    ) -> Result<()>;
+    /// `x = x · sigmoid(gate)`.
+    fn gate(&self, x: &mut Self::Buf, rows: usize, gate: &Self::Buf) -> Result<()>;
+    /// `gate = silu(gate) · up`.
+    fn silu_mul(&self, gate: &mut Self::Buf, rows: usize, up: &Self::Buf) -> Result<()>;
+    /// `x = x + y`.
+    fn add(&self, x: &mut Self::Buf, rows: usize, y: &Self::Buf) -> Result<()>;
+    /// `x = cap · tanh(x · scale / cap)`; no cap means `x = x · scale`.
+    fn scale_cap(&self, x: &mut Self::Buf, rows: usize, scale: f32, cap: Option<f32>)
+    -> Result<()>;
+    /// Chooses a token for each row asked, on the device, so that scores need not cross a bus.
+    /// Appends to `out` in order. The definition is `sampler::pick`.
+    fn pick(&self, scores: &Self::Buf, rows: &[PickRow<'_>], out: &mut Vec<Picked>) -> Result<()>;
+}
+
+/// How K and V rows are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvType {
+    /// 4 bytes; for parity tests.
+    F32,
+    /// 2 bytes; the default.
+    #[default]
+    Bf16,
+    /// 2 bytes.
+    F16,
+    /// Blocks of 32 as in the Q8_0 weight format; `head_dim` must be a multiple of 32.
+    Q8_0,
+}
+
+/// Shape of one layer's paged store: K and V, each `[pages, kv_heads, 64, head_dim]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// Which of a sequence's page lists addresses it.
+    pub group: PageGroup,
+    /// Pages.
+    pub pages: usize,
+    /// K/V heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Element type.
+    pub kind: KvType,
+}
+
+/// Rotary positions: `angle(j) = position · theta^(-2j / head_dim)`, `j < head_dim / 2`.
+///
+/// The angles' frequencies are computed in `f64` and rounded to `f32` once, the product with the
+/// position is `f32`, as the reference does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rope {
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Base of the frequencies.
+    pub theta: f32,
+}
+
+/// Geometry of an attention call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    /// Query heads.
+    pub heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Factor on `q · k`.
+    pub scale: f32,
+    /// Which keys a query sees.
+    pub mask: Mask,
+}
+
+/// Which key positions `p` a query at position `t` sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// `p <= t`, and `t - p < window` when there is one: the window counts the token itself.
+    Causal {
+        /// Width of the window.
+        window: Option<u32>,
+    },
+    /// Every `p` before the end of the query's own place with `|t - p| <= reach`: the rows of a
+    /// place see each other both ways.
+    Block {
+        /// Farthest distance seen, inclusive.
+        reach: u32,
+    },
+}

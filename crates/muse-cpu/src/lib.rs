@@ -1,0 +1,1 @@
+//! The CPU backend: SIMD kernels with a scalar reference beside each.

@@ -1,0 +1,1 @@
+//! Which page of the KV cache belongs to whom.

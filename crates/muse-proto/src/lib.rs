@@ -1,0 +1,1 @@
+//! Generated messages and stubs of muse.v1.

@@ -1,0 +1,3 @@
+//! The `muse` command.
+
+fn main() {}

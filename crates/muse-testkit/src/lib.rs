@@ -1,0 +1,8 @@
+//! Fakes, contract suites and the golden reader, for tests.
+#![forbid(unsafe_code)]
+
+mod close;
+mod golden;
+
+pub use close::{assert_close, max_abs_diff};
+pub use golden::{Golden, golden_dir, nano_dir};

@@ -1,0 +1,1 @@
+//! Reads Muse-Glimmer checkpoints: safetensors folders and GGUF files, memory-mapped.

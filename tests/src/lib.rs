@@ -1,0 +1,1 @@
+//! Shared pieces of the tests that join several crates.

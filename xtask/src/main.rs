@@ -1,0 +1,3 @@
+//! Build tasks of the workspace.
+
+fn main() {}
