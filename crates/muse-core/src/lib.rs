@@ -8,5 +8,6 @@
 pub mod contract;
 mod error;
 pub mod quant;
+pub mod sampler;
 
 pub use error::{Error, Result};
