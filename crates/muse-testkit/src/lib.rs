@@ -5,4 +5,4 @@ mod close;
 mod golden;
 
 pub use close::{assert_close, max_abs_diff};
-pub use golden::{Golden, golden_dir, nano_dir};
+pub use golden::{Golden, Tensor, golden_dir, nano_dir};

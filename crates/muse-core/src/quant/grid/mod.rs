@@ -1,0 +1,41 @@
+//! Grids of the IQ formats: a group of values is a point of a fixed set, so that an index of eight
+//! to eleven bits stands for eight (or four) values.
+
+mod points;
+
+pub use points::{IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
+
+/// Values of the two-bit entries of the IQ2 grids.
+pub const LEVELS_2: [f32; 4] = [8.0, 25.0, 43.0, 0.0];
+/// Values of the three-bit entries of IQ3_XXS.
+pub const LEVELS_3_XXS: [f32; 8] = [4.0, 12.0, 20.0, 28.0, 36.0, 44.0, 52.0, 62.0];
+/// Values of the three-bit entries of IQ3_S.
+pub const LEVELS_3_S: [f32; 8] = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
+
+/// Eight values of an IQ2 point; bit `j` of `signs` negates value `j`.
+pub(super) fn eight(point: u16, signs: u8, scale: f32, out: &mut [f32]) {
+    for (j, value) in out.iter_mut().enumerate() {
+        let entry = LEVELS_2[usize::from(point >> (2 * j) & 3)];
+        *value = signed(scale * entry, signs, j);
+    }
+}
+
+/// Four values of an IQ3 point with the given levels; bit `j` of `signs` negates value `j`.
+pub(super) fn four(point: u16, levels: &[f32; 8], signs: u8, scale: f32, out: &mut [f32]) {
+    for (j, value) in out.iter_mut().enumerate() {
+        let entry = levels[usize::from(point >> (3 * j) & 7)];
+        *value = signed(scale * entry, signs, j);
+    }
+}
+
+/// Eight values of an IQ1 point, shifted.
+pub(super) fn ternary(point: u16, shift: f32, scale: f32, out: &mut [f32]) {
+    for (j, value) in out.iter_mut().enumerate() {
+        let entry = f32::from((point >> (2 * j) & 3) as i8 - 1);
+        *value = scale * (entry + shift);
+    }
+}
+
+fn signed(value: f32, signs: u8, j: usize) -> f32 {
+    if signs >> j & 1 == 1 { -value } else { value }
+}

@@ -1,0 +1,18 @@
+//! Q4_0: 32 nibbles behind a half-precision scale; `value = scale · (nibble − 8)`.
+
+use super::{half_at, nibble};
+
+/// Values of a block.
+pub const VALUES: usize = 32;
+/// Bytes of a block: the scale, then the nibbles; byte `j` holds values `j` (low) and `j + 16`.
+pub const BYTES: usize = 18;
+
+/// Decodes whole blocks.
+pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
+    for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
+        let scale = half_at(block, 0);
+        for (j, value) in values.iter_mut().enumerate() {
+            *value = scale * f32::from(nibble(&block[2..], j) as i8 - 8);
+        }
+    }
+}

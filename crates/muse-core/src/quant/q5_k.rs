@@ -1,0 +1,23 @@
+//! Q5_K: 256 five-bit numbers in 8 groups with six-bit scales and minimums;
+//! `value = d · scale · number − dmin · minimum`.
+
+use super::half_at;
+use super::q4_k::{nibble_of_groups, scale_minimum};
+
+/// Values of a block.
+pub const VALUES: usize = 256;
+/// Bytes of a block: `d`, `dmin`, 12 of scales and minimums, 32 of fifth bits, 128 of nibbles.
+pub const BYTES: usize = 176;
+
+/// Decodes whole blocks.
+pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
+    for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
+        let (d, dmin) = (half_at(block, 0), half_at(block, 2));
+        for (j, value) in values.iter_mut().enumerate() {
+            let (scale, minimum) = scale_minimum(&block[4..16], j / 32);
+            let high = block[16 + j % 32] >> (j / 32) & 1;
+            let number = nibble_of_groups(&block[48..], j) | high << 4;
+            *value = d * f32::from(scale) * f32::from(number) - dmin * f32::from(minimum);
+        }
+    }
+}
