@@ -7,6 +7,7 @@
 
 pub mod contract;
 mod error;
+pub mod model;
 pub mod quant;
 pub mod sampler;
 

@@ -2,9 +2,10 @@
 
 use super::kv::PageCopy;
 use super::pick::{PickRow, Picked};
-use super::place::{PageGroup, Place, Token};
+use super::place::{PAGE_TOKENS, PageGroup, Place, Token};
 use super::weights::WeightView;
 use crate::Result;
+use crate::quant::Format;
 
 /// A device that can run the model. Static over hardware: no copies, no downcasts.
 ///
@@ -134,6 +135,17 @@ pub enum KvType {
     Q8_0,
 }
 
+impl KvType {
+    /// Bytes of `values` values, a whole number of blocks.
+    pub const fn bytes_for(self, values: usize) -> usize {
+        match self {
+            Self::F32 => 4 * values,
+            Self::Bf16 | Self::F16 => 2 * values,
+            Self::Q8_0 => Format::Q8_0.bytes_for(values),
+        }
+    }
+}
+
 /// Shape of one layer's paged store: K and V, each `[pages, kv_heads, 64, head_dim]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvShape {
@@ -147,6 +159,13 @@ pub struct KvShape {
     pub head_dim: usize,
     /// Element type.
     pub kind: KvType,
+}
+
+impl KvShape {
+    /// Bytes of one page, K and V.
+    pub const fn page_bytes(&self) -> usize {
+        2 * self.kv_heads * PAGE_TOKENS * self.kind.bytes_for(self.head_dim)
+    }
 }
 
 /// Rotary positions: `angle(j) = position · theta^(-2j / head_dim)`, `j < head_dim / 2`.

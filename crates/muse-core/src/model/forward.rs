@@ -1,0 +1,190 @@
+//! One pass of the text model over the rows of all spans.
+
+use super::weights::Layer;
+use super::{Model, ModelOptions};
+use crate::Result;
+use crate::contract::{
+    Attention, Backend, LayerSpec, Mask, Place, Rope, Rows, Scores, Span, TextSpec, recycle,
+};
+
+/// Buffers of a pass, `max_rows` rows each.
+pub(super) struct Scratch<B: Backend> {
+    /// The residual stream. `[rows, hidden]`
+    x: B::Buf,
+    /// A norm's output. `[rows, hidden]`
+    normed: B::Buf,
+    /// A sub-layer's output. `[rows, hidden]`
+    branch: B::Buf,
+    /// `[rows, heads · head_dim]`, as are `gate` and `mixed`.
+    q: B::Buf,
+    /// `[rows, kv_heads · head_dim]`, as is `v`.
+    k: B::Buf,
+    v: B::Buf,
+    gate: B::Buf,
+    /// What attention mixed together of the values.
+    mixed: B::Buf,
+    /// `[rows, ffn]`, as is `up`.
+    ffn_gate: B::Buf,
+    up: B::Buf,
+    /// Rows to copy.
+    picked: Vec<u32>,
+    /// Rows whose scores are asked for.
+    asked: Vec<u32>,
+}
+
+impl<B: Backend> Scratch<B> {
+    pub(super) fn new(backend: &B, spec: &TextSpec, options: &ModelOptions) -> Result<Self> {
+        let alloc = |cols| backend.alloc(options.max_rows, cols);
+        let (query, key) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        Ok(Self {
+            x: alloc(spec.hidden)?,
+            normed: alloc(spec.hidden)?,
+            branch: alloc(spec.hidden)?,
+            q: alloc(query)?,
+            k: alloc(key)?,
+            v: alloc(key)?,
+            gate: alloc(query)?,
+            mixed: alloc(query)?,
+            ffn_gate: alloc(spec.ffn)?,
+            up: alloc(spec.ffn)?,
+            picked: Vec::with_capacity(options.max_rows),
+            asked: Vec::with_capacity(options.max_scores),
+        })
+    }
+}
+
+impl<B: Backend> Model<B> {
+    pub(super) fn run(&mut self, batch: &[Span<'_, B>]) -> Result<()> {
+        let mut places: Vec<Place<'_>> = recycle(std::mem::take(&mut self.places));
+        places.extend(batch.iter().map(|span| span.place));
+        let rows = places.iter().map(|place| place.rows).sum();
+        self.collect_asked(batch, rows);
+
+        self.embed_rows(batch, rows)?;
+        for index in 0..self.spec.layers.len() {
+            self.attention(index, &places, rows)?;
+            self.feed_forward(index, rows)?;
+            self.keep_taps(index, rows)?;
+        }
+        self.places = recycle(places);
+        self.score_asked()
+    }
+
+    fn collect_asked(&mut self, batch: &[Span<'_, B>], rows: usize) {
+        let ModelOptions { max_rows, max_scores, .. } = self.options;
+        assert!(rows <= max_rows, "a pass of {rows} rows, the model was built for {max_rows}");
+        let asked = &mut self.scratch.asked;
+        asked.clear();
+        let mut first = 0;
+        for span in batch {
+            let end = first + span.place.rows as u32;
+            match span.scores {
+                Scores::None => {}
+                Scores::Last => asked.extend(first.max(end.saturating_sub(1))..end),
+                Scores::All => asked.extend(first..end),
+            }
+            first = end;
+        }
+        let count = asked.len();
+        assert!(count <= max_scores, "{count} score rows, the model was built for {max_scores}");
+    }
+
+    /// Token rows go through the embedding norm, finished embeddings do not.
+    fn embed_rows(&mut self, batch: &[Span<'_, B>], rows: usize) -> Result<()> {
+        let Self { backend, spec, weights, scratch, .. } = self;
+        let mut first = 0;
+        for span in batch {
+            if let Rows::Tokens(ids) = span.rows {
+                assert_eq!(ids.len(), span.place.rows, "a token for every row of the span");
+                backend.embed(&weights.embed, ids, &mut scratch.branch, first)?;
+            }
+            first += span.place.rows;
+        }
+        backend.rms_norm(&scratch.branch, rows, None, spec.norm_eps, &mut scratch.x)?;
+        first = 0;
+        for span in batch {
+            if let Rows::Embeds { buf, first_row } = span.rows {
+                let Scratch { x, picked, .. } = &mut *scratch;
+                picked.clear();
+                picked.extend((first_row..first_row + span.place.rows).map(|row| row as u32));
+                backend.copy(buf, picked, x, first, 0)?;
+            }
+            first += span.place.rows;
+        }
+        Ok(())
+    }
+
+    /// `x += rms(Wo (attend(q, k, v) · sigmoid(gate))) · post norm`
+    fn attention(&mut self, index: usize, places: &[Place<'_>], rows: usize) -> Result<()> {
+        let Self { backend, spec, weights, kv, scratch, .. } = self;
+        let (kv, LayerSpec { window, rope }) = (&mut kv[index], spec.layers[index]);
+        let layer: &Layer<B> = &weights.layers[index];
+        let Scratch { x, normed, branch, q, k, v, gate, mixed, .. } = scratch;
+        backend.rms_norm(x, rows, Some(&layer.attn_norm), spec.norm_eps, normed)?;
+        let into = &mut [
+            (&layer.q, &mut *q),
+            (&layer.k, &mut *k),
+            (&layer.v, &mut *v),
+            (&layer.gate, &mut *gate),
+        ];
+        backend.linear(normed, rows, into)?;
+        backend.head_norm(q, rows, &layer.q_norm, spec.norm_eps)?;
+        backend.head_norm(k, rows, &layer.k_norm, spec.norm_eps)?;
+        if rope {
+            let rope = Rope { head_dim: spec.head_dim, theta: spec.rope_theta };
+            backend.rope(q, places, &rope)?;
+            backend.rope(k, places, &rope)?;
+        }
+        backend.write_kv(kv, places, k, v)?;
+        let attention = Attention {
+            heads: spec.heads,
+            head_dim: spec.head_dim,
+            scale: 1.0 / (spec.head_dim as f32).sqrt(),
+            mask: Mask::Causal { window },
+        };
+        backend.attend(q, kv, places, &attention, mixed)?;
+        backend.gate(mixed, rows, gate)?;
+        backend.linear(mixed, rows, &mut [(&layer.attn_output, &mut *branch)])?;
+        backend.rms_norm(branch, rows, Some(&layer.post_attn_norm), spec.post_norm_eps, normed)?;
+        backend.add(x, rows, normed)
+    }
+
+    /// `x += rms(Wdown (silu(Wgate h) · Wup h)) · post norm`
+    fn feed_forward(&mut self, index: usize, rows: usize) -> Result<()> {
+        let Self { backend, spec, weights, scratch, .. } = self;
+        let layer: &Layer<B> = &weights.layers[index];
+        let Scratch { x, normed, branch, ffn_gate, up, .. } = scratch;
+        backend.rms_norm(x, rows, Some(&layer.ffn_norm), spec.norm_eps, normed)?;
+        let into = &mut [(&layer.ffn_gate, &mut *ffn_gate), (&layer.ffn_up, &mut *up)];
+        backend.linear(normed, rows, into)?;
+        backend.silu_mul(ffn_gate, rows, up)?;
+        backend.linear(ffn_gate, rows, &mut [(&layer.ffn_down, &mut *branch)])?;
+        backend.rms_norm(branch, rows, Some(&layer.post_ffn_norm), spec.post_norm_eps, normed)?;
+        backend.add(x, rows, normed)
+    }
+
+    fn keep_taps(&mut self, index: usize, rows: usize) -> Result<()> {
+        let Self { backend, spec, options, scratch, taps, .. } = self;
+        let Scratch { x, picked, .. } = scratch;
+        for (slot, _) in options.taps.iter().enumerate().filter(|(_, tap)| **tap == index) {
+            picked.clear();
+            picked.extend(0..rows as u32);
+            backend.copy(x, picked, taps, 0, slot * spec.hidden)?;
+        }
+        Ok(())
+    }
+
+    /// Final norm and head, for the asked rows alone.
+    fn score_asked(&mut self) -> Result<()> {
+        let Self { backend, spec, weights, scratch, scores, .. } = self;
+        let Scratch { x, normed, branch, asked, .. } = scratch;
+        let rows = asked.len();
+        if rows == 0 {
+            return Ok(());
+        }
+        backend.copy(x, asked, branch, 0, 0)?;
+        backend.rms_norm(branch, rows, Some(&weights.output_norm), spec.norm_eps, normed)?;
+        backend.linear(normed, rows, &mut [(&weights.output, &mut *scores)])?;
+        backend.scale_cap(scores, rows, spec.logit_scale, spec.logit_cap)
+    }
+}
