@@ -1,1 +1,27 @@
-//! The DFlash block drafter for speculative decoding.
+//! The DFlash drafter: guesses a block of tokens in one pass, from the large model's hidden rows.
+//!
+//! [`Dflash`] implements [`muse_core::contract::Drafter`] over any backend. It has no vocabulary of
+//! its own: it borrows the large model's embedding and head.
+//!
+//! What 64 tokens of context cost for the drafter of Muse-Glimmer-30B:
+//!
+//! ```
+//! use muse_core::contract::{DrafterSpec, KvType};
+//!
+//! let spec = DrafterSpec {
+//!     hidden: 6656, ffn: 19968, heads: 32, kv_heads: 8, head_dim: 128, layers: 5,
+//!     norm_eps: 1e-5, rope_theta: 5e5, reach: 2048, block: 16, mask_token: 201818,
+//!     target_layers: vec![1, 13, 25, 37, 49],
+//! };
+//! assert_eq!(muse_dflash::page_bytes(&spec, KvType::Bf16), 64 * 20_480);
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+mod drafter;
+mod forward;
+mod select;
+mod weights;
+
+pub use config::{DflashOptions, page_bytes};
+pub use drafter::Dflash;
