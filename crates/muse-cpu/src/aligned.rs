@@ -1,0 +1,68 @@
+//! Zeroed memory that starts on a cache line, so that vector loads of whole rows do not split.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use muse_core::{Error, Result};
+
+const LINE_BYTES: usize = 64;
+
+/// Plain numbers for which all zero bits are the value zero.
+pub(crate) trait Plain: Copy + Send + Sync + 'static {}
+impl Plain for f32 {}
+impl Plain for u8 {}
+
+/// A slice of fixed length on the heap.
+pub(crate) struct Aligned<T: Plain> {
+    base: NonNull<u8>,
+    layout: Layout,
+    start: NonNull<T>,
+    len: usize,
+}
+
+// SAFETY: it owns its memory alone, like a boxed slice of `T: Send`.
+unsafe impl<T: Plain> Send for Aligned<T> {}
+// SAFETY: shared access hands out `&[T]` only, and `T: Sync`.
+unsafe impl<T: Plain> Sync for Aligned<T> {}
+
+impl<T: Plain> Aligned<T> {
+    /// `len` zeros, or [`Error::Exhausted`]. The memory of large ones is not touched before use.
+    pub(crate) fn zeroed(len: usize) -> Result<Self> {
+        let refused = || Error::Exhausted(format!("cannot allocate {len} elements of memory"));
+        // A larger alignment would make the allocator clear the memory by hand: round up instead.
+        let bytes = len.checked_mul(size_of::<T>()).and_then(|n| n.checked_add(LINE_BYTES));
+        let layout = bytes.and_then(|n| Layout::from_size_align(n, align_of::<T>()).ok());
+        let layout = layout.ok_or_else(refused)?;
+        // SAFETY: the layout holds at least `LINE_BYTES` bytes.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+        let skip = base.align_offset(LINE_BYTES);
+        assert!(skip < LINE_BYTES, "an address can always be rounded up to a cache line");
+        // SAFETY: `skip < LINE_BYTES` stays inside the allocation.
+        let start = unsafe { base.add(skip) }.cast();
+        Ok(Self { base, layout, start, len })
+    }
+}
+
+impl<T: Plain> Drop for Aligned<T> {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from `alloc_zeroed` with this layout and is freed once.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+impl<T: Plain> Deref for Aligned<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `start` is aligned for `T` and `len` zeroed elements fit behind it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Plain> DerefMut for Aligned<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`, and `&mut self` makes the access unique.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
