@@ -533,6 +533,17 @@ pub mod chat_service_client {
     pub struct ChatServiceClient<T> {
         inner: tonic::client::Grpc<T>,
     }
+    impl ChatServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
     impl<T> ChatServiceClient<T>
     where
         T: tonic::client::GrpcService<tonic::body::Body>,
@@ -892,6 +903,17 @@ pub mod generate_service_client {
     #[derive(Debug, Clone)]
     pub struct GenerateServiceClient<T> {
         inner: tonic::client::Grpc<T>,
+    }
+    impl GenerateServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
     }
     impl<T> GenerateServiceClient<T>
     where
@@ -1262,6 +1284,17 @@ pub mod model_service_client {
     #[derive(Debug, Clone)]
     pub struct ModelServiceClient<T> {
         inner: tonic::client::Grpc<T>,
+    }
+    impl ModelServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
     }
     impl<T> ModelServiceClient<T>
     where
@@ -1689,6 +1722,17 @@ pub mod tokenizer_service_client {
     #[derive(Debug, Clone)]
     pub struct TokenizerServiceClient<T> {
         inner: tonic::client::Grpc<T>,
+    }
+    impl TokenizerServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
     }
     impl<T> TokenizerServiceClient<T>
     where
