@@ -4,8 +4,8 @@
 //! folder `generated`. Fields are only ever added.
 //!
 //! ```no_run
-//! use muse_proto::{ChatRequest, Conversation, Message, Part, Role, chat_response::Event, part};
-//! use muse_proto::chat_service_client::ChatServiceClient;
+//! use muse_proto::v1::{ChatRequest, Conversation, Message, Part, Role, chat_response::Event, part};
+//! use muse_proto::v1::chat_service_client::ChatServiceClient;
 //!
 //! # async fn ask() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut client = ChatServiceClient::connect("http://localhost:50051").await?;
@@ -25,11 +25,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// Messages, clients and servers of version 1.
 #[rustfmt::skip]
 #[path = "generated/muse.v1.rs"]
-mod generated;
-
-pub use generated::*;
+pub mod v1;
 
 /// The compiled `.proto` files, as reflection serves them.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/muse.v1.binpb");
