@@ -36,6 +36,23 @@ pub trait Listener: Send {
     /// The answer ended; settles what was held. `complete` when a stop token ended it, false when
     /// it was cut (length, cancelled).
     fn finish(&mut self, complete: bool, out: &mut Vec<Heard>);
+    /// Where the token heard last belongs, for counting reasoning tokens and for choosing the
+    /// tokens whose log-probabilities are shown.
+    fn channel(&self) -> Channel;
+}
+
+/// What a token is part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Channel {
+    /// Marks and headers.
+    #[default]
+    Frame,
+    /// Reasoning.
+    Think,
+    /// The visible answer.
+    Say,
+    /// A message to a tool.
+    Call,
 }
 
 /// What was heard.
@@ -79,6 +96,8 @@ pub struct Conversation {
     pub knowledge_cutoff: Option<String>,
     /// `YYYY-MM-DD`; none leaves the line out.
     pub current_date: Option<String>,
+    /// Hear one call at most: the answer ends behind it.
+    pub single_call: bool,
     /// Text committed on behalf of the assistant behind its header, such as ` to=user` and the
     /// message mark; none lets it choose.
     pub tail: Vec<Piece>,

@@ -18,8 +18,8 @@ mod weights;
 
 pub use backend::{Attention, Backend, KvShape, KvType, Mask, Rope};
 pub use chat::{
-    Content, Conversation, Heard, Listener, Part, Piece, PromptTemplate, Tokenizer, Tool, ToolCall,
-    Turn,
+    Channel, Content, Conversation, Heard, Listener, Part, Piece, PromptTemplate, Tokenizer, Tool,
+    ToolCall, Turn,
 };
 pub use drafter::{Anchor, Drafter, Guess, Kept};
 pub use engine::{
