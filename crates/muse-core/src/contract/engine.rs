@@ -43,7 +43,7 @@ pub struct Request {
     pub logprobs: Option<u32>,
     /// Grammar or budget.
     pub constraint: Option<Box<dyn Constraint>>,
-    /// When to give up, on the engine's clock.
+    /// When to give up, counted from submission: callers do not know the engine's clock.
     pub deadline: Option<Duration>,
     /// Higher goes first.
     pub priority: i32,
