@@ -3,6 +3,7 @@
 
 mod close;
 mod golden;
+pub mod suite;
 
 pub use close::{assert_close, max_abs_diff};
 pub use golden::{Golden, Tensor, golden_dir, nano_dir};

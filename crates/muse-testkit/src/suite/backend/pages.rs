@@ -1,0 +1,84 @@
+//! Moving the bytes of pages.
+
+use muse_core::Error;
+use muse_core::contract::{Attention, Backend, KvShape, KvType, Mask, PageCopy, PageGroup};
+
+use super::data::{Noise, Sequence};
+use super::{Subject, assert_same_bits};
+
+const WIDTH: usize = 2 * 32;
+
+fn shape(kind: KvType) -> KvShape {
+    KvShape { group: PageGroup::Window, pages: 6, kv_heads: 2, head_dim: 32, kind }
+}
+
+/// A store whose pages 1 and 2 hold 100 rows of noise.
+fn filled<B: Backend>(subject: &Subject<'_, B>, kind: KvType) -> B::Kv {
+    let mut kv = subject.device.alloc_kv(shape(kind)).unwrap();
+    let mut noise = Noise::new(21);
+    let (k, v) = (noise.values(100 * WIDTH), noise.values(100 * WIDTH));
+    let (k, v) = (subject.buf(100, &k), subject.buf(100, &v));
+    let sequence = over(&[1, 2]);
+    subject.device.write_kv(&mut kv, &[sequence.place(0, 100)], &k, &v).unwrap();
+    kv
+}
+
+fn over(pages: &[u32]) -> Sequence {
+    Sequence { full: Vec::new(), window: pages.to_vec(), window_base: 0 }
+}
+
+/// What a query at `position` gets from these pages.
+fn answer<B: Backend>(
+    subject: &Subject<'_, B>,
+    kv: &B::Kv,
+    pages: &[u32],
+    position: u32,
+) -> Vec<f32> {
+    let q = subject.buf(1, &Noise::new(22).values(2 * WIDTH));
+    let mut out = subject.zeros(1, 2 * WIDTH);
+    let mask = Mask::Causal { window: None };
+    let attention = Attention { heads: 4, head_dim: 32, scale: 1.0, mask };
+    let sequence = over(pages);
+    let places = [sequence.place(position, 1)];
+    subject.device.attend(&q, kv, &places, &attention, &mut out).unwrap();
+    subject.read(&out, 2 * WIDTH)
+}
+
+/// `copy_pages` copies leading rows of pages of its own group.
+pub fn page_copies_move_the_rows_asked<B: Backend>(subject: &Subject<'_, B>) {
+    for kind in [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0] {
+        let mut kv = filled(subject, kind);
+        let before = answer(subject, &kv, &[1, 2], 99);
+        let copy = |group, from, to, rows| PageCopy { group, from, to, rows };
+        let copies = [copy(PageGroup::Window, 1, 5, 64), copy(PageGroup::Full, 1, 2, 64)];
+        subject.device.copy_pages(&mut kv, &copies).unwrap();
+        let what = "a whole page copied, the other group's copy ignored";
+        assert_same_bits(what, &answer(subject, &kv, &[5, 2], 99), &before);
+        subject.device.copy_pages(&mut kv, &[copy(PageGroup::Window, 2, 5, 20)]).unwrap();
+        let split = answer(subject, &kv, &[2, 5], 64 + 19);
+        assert_same_bits("rows asked", &split, &answer(subject, &kv, &[2, 2], 64 + 19));
+        let kept = answer(subject, &kv, &[5], 63);
+        assert_ne!(kept, answer(subject, &kv, &[2], 63), "rows behind stay as they were");
+    }
+}
+
+/// Saved pages load elsewhere with the same bits, and short bytes are refused.
+pub fn saved_pages_come_back<B: Backend>(subject: &Subject<'_, B>) {
+    let device = subject.device;
+    for kind in [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0] {
+        let kv = filled(subject, kind);
+        let mut bytes = Vec::new();
+        device.save_page(&kv, 1, &mut bytes).unwrap();
+        device.save_page(&kv, 2, &mut bytes).unwrap();
+        let mut other = device.alloc_kv(shape(kind)).unwrap();
+        let mut rest = bytes.as_slice();
+        device.load_page(&mut other, 4, &mut rest).unwrap();
+        device.load_page(&mut other, 0, &mut rest).unwrap();
+        assert!(rest.is_empty(), "{} bytes left", rest.len());
+        let got = answer(subject, &other, &[4, 0], 99);
+        assert_same_bits(&format!("{kind:?}"), &got, &answer(subject, &kv, &[1, 2], 99));
+        let mut short = &bytes[..bytes.len() / 2 - 1];
+        let error = device.load_page(&mut other, 3, &mut short);
+        assert!(matches!(error, Err(Error::Corrupt(_))), "{error:?}");
+    }
+}
