@@ -1,0 +1,141 @@
+//! What can be wrong with a checkpoint, in enough detail to act on.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a checkpoint was refused. Every variant names the file and the place in it, what was found
+/// and what was expected.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system would not give the file.
+    Read {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: Arc<std::io::Error>,
+    },
+    /// The path is neither a HuggingFace folder nor a GGUF file, or lacks a part of one.
+    NotACheckpoint {
+        /// The path.
+        path: String,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
+    /// The container breaks its format: lengths, offsets, counts.
+    Malformed {
+        /// The file.
+        file: String,
+        /// Where in it.
+        place: String,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
+    /// A setting is missing, of the wrong type or out of range.
+    Key {
+        /// The file.
+        file: String,
+        /// The setting, as the file spells it.
+        key: String,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
+    /// A tensor is missing, unexpected or of the wrong shape or place.
+    Tensor {
+        /// The file.
+        file: String,
+        /// The tensor, as the file spells it.
+        tensor: String,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
+    /// The file is sound, but of another model or of a variant this build does not run.
+    Variant {
+        /// The file.
+        file: String,
+        /// The setting that says so.
+        key: String,
+        /// What it says.
+        found: String,
+        /// What this build runs.
+        expected: String,
+    },
+    /// The file is sound, but a tensor is stored in a format this build does not read.
+    Format {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Name of the format.
+        format: String,
+        /// Where such files run and what to do.
+        advice: String,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { file, source } => write!(f, "{file}: cannot be read: {source}"),
+            Self::NotACheckpoint { path, found, expected } => {
+                write!(f, "{path}: found {found}, expected {expected}")
+            }
+            Self::Malformed { file, place, found, expected } => {
+                write!(f, "{file}: {place}: found {found}, expected {expected}")
+            }
+            Self::Key { file, key, found, expected }
+            | Self::Variant { file, key, found, expected } => {
+                write!(f, "{file}: key `{key}`: found {found}, expected {expected}")
+            }
+            Self::Tensor { file, tensor, found, expected } => {
+                write!(f, "{file}: tensor `{tensor}`: found {found}, expected {expected}")
+            }
+            Self::Format { file, tensor, format, advice } => {
+                write!(f, "{file}: tensor `{tensor}` is stored as {format}: {advice}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for muse_core::Error {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::Read { .. } | Error::NotACheckpoint { .. } => Self::Invalid(message),
+            Error::Variant { .. } | Error::Format { .. } => Self::Unsupported(message),
+            Error::Malformed { .. } | Error::Key { .. } | Error::Tensor { .. } => {
+                Self::Corrupt(message)
+            }
+        }
+    }
+}
+
+/// Result with this crate's error.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A text of the file fit for a message: control characters escaped, cut where it gets long.
+pub(crate) fn shown(text: &str) -> String {
+    const MOST: usize = 80;
+    let mut out: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MOST).is_some() {
+        out.push('…');
+    }
+    out
+}

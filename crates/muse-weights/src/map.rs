@@ -1,0 +1,72 @@
+//! The bytes of a file: mapped from disk, part of the program, or in memory. The only unsafe code
+//! of the crate is the mapping.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// Bytes of a file, wherever they live.
+#[derive(Debug)]
+pub struct Bytes(Place);
+
+#[derive(Debug)]
+enum Place {
+    Mapped(memmap2::Mmap),
+    Static(&'static [u8]),
+    Owned(Vec<u8>),
+}
+
+impl Bytes {
+    /// Maps a file: pages are read when touched and shared with every process that maps it.
+    ///
+    /// The file must stay as it is while it is open here, as for every program that maps files:
+    /// shortening it makes the next touch of the lost part end the process.
+    ///
+    /// # Errors
+    /// [`Error::Read`] when the system refuses, or the path is not a regular file.
+    pub fn map(path: &Path) -> Result<Self> {
+        let refused = |source: std::io::Error| Error::Read {
+            file: path.display().to_string(),
+            source: Arc::new(source),
+        };
+        let file = File::open(path).map_err(refused)?;
+        if !file.metadata().map_err(refused)?.is_file() {
+            return Err(refused(std::io::Error::other("not a regular file")));
+        }
+        // SAFETY: the mapping is private and read-only, so this process cannot write through it;
+        // the file is regular (checked above), and whoever opens a checkpoint promises, as
+        // documented, that nobody changes it meanwhile. No value is read from the bytes without
+        // a check, so that even changed bytes could only give wrong numbers.
+        let map = unsafe { memmap2::MmapOptions::new().map_copy_read_only(&file) };
+        Ok(Self(Place::Mapped(map.map_err(refused)?)))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Place::Mapped(map) => map,
+            Place::Static(bytes) => bytes,
+            Place::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl From<&'static [u8]> for Bytes {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self(Place::Static(bytes))
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Place::Owned(bytes))
+    }
+}
