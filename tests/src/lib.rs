@@ -1,1 +1,2 @@
 //! Shared pieces of the tests that join several crates.
+#![forbid(unsafe_code)]

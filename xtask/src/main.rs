@@ -1,3 +1,54 @@
-//! Build tasks of the workspace.
+//! Build tasks of the workspace: `cargo xtask --help` lists them.
+//!
+//! Depends on no crate of muse, so that it builds in seconds; the heavy jobs are programs of
+//! `muse-tests` that it starts.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod ci;
+mod flags;
+mod golden;
+mod jobs;
+mod source;
+mod tidy;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use xshell::Shell;
+
+use flags::{Xtask, XtaskCmd};
+use jobs::Outcome;
+
+fn main() -> ExitCode {
+    match run(Xtask::from_env_or_exit().subcommand) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: XtaskCmd) -> Result<()> {
+    let sh = Shell::new()?;
+    sh.change_dir(root());
+    match command {
+        XtaskCmd::Ci(_) => ci::run(&sh),
+        XtaskCmd::Tidy(_) => tidy::run(&sh, &root()),
+        XtaskCmd::Codegen(flags) => jobs::codegen(&sh, flags.check),
+        XtaskCmd::Golden(flags) => golden::run(&root(), flags.check),
+        XtaskCmd::Bench(flags) => jobs::bench(&sh, flags.smoke),
+        XtaskCmd::Fuzz(flags) => {
+            jobs::fuzz(&sh, flags.target.as_deref(), flags.smoke).map(Outcome::say)
+        }
+        XtaskCmd::Cases(flags) => jobs::cases(&sh, &flags.file, flags.kind.as_deref()),
+        XtaskCmd::Sim(flags) => jobs::sim(&sh, flags.seeds, flags.from.unwrap_or(0)),
+    }
+}
+
+/// The workspace, wherever the command was called.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}

@@ -1,1 +1,2 @@
 //! Which page of the KV cache belongs to whom.
+#![forbid(unsafe_code)]

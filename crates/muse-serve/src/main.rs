@@ -1,3 +1,4 @@
 //! The `muse` command.
+#![forbid(unsafe_code)]
 
 fn main() {}

@@ -1,0 +1,51 @@
+//! The command line.
+#![allow(unreachable_pub, missing_docs, reason = "the macro writes public items without documents")]
+
+use std::path::PathBuf;
+
+xflags::xflags! {
+    /// Build tasks of muse.
+    cmd xtask {
+        /// Everything CI does, stopping at the first failure. Run it before a push.
+        cmd ci {}
+        /// The rules of the house: layers, file heads, unsafe, banned words, versions, goldens.
+        /// Prints the largest files and functions.
+        cmd tidy {}
+        /// Generates the messages and stubs of muse-proto from proto/.
+        cmd codegen {
+            /// Change nothing; fail when what is committed is not what would be generated.
+            optional --check
+        }
+        /// Prints the manifest lines of reference files that are new or changed.
+        cmd golden {
+            /// Fail when a file is not listed, is missing, is too large or has another hash.
+            optional --check
+        }
+        /// Measures kernels and whole steps.
+        cmd bench {
+            /// A few iterations only: shows that every bench runs, measures nothing.
+            optional --smoke
+        }
+        /// Feeds broken input to every reader of untrusted files. Runs until stopped.
+        cmd fuzz {
+            /// One target; all in turn when absent.
+            optional target: String
+            /// Ten seconds a target.
+            optional --smoke
+        }
+        /// Runs a file of protocol cases; ends with `N passed, M failed` and the ids that failed.
+        cmd cases {
+            /// JSON lines, such as tests/golden/atem/cases.jsonl.
+            required file: PathBuf
+            /// Only cases of this kind.
+            optional --kind kind: String
+        }
+        /// Simulates seeded arrivals, cancellations and exhaustion against the engine.
+        cmd sim {
+            /// How many seeds.
+            required --seeds seeds: u64
+            /// The first seed, 0 when absent.
+            optional --from from: u64
+        }
+    }
+}

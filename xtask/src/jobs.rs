@@ -1,0 +1,116 @@
+//! Jobs that other programs do: this file knows how they are called.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use xshell::{Shell, cmd};
+
+use crate::tools::{self, Found, Tool};
+
+/// How a job ended, if it did not fail.
+pub(crate) enum Outcome {
+    /// It ran.
+    Done,
+    /// It could not run here, and why.
+    Skipped(String),
+}
+
+impl Outcome {
+    /// For jobs called by name: says aloud what did not happen.
+    pub(crate) fn say(self) {
+        if let Self::Skipped(reason) = self {
+            eprintln!("SKIPPED: {reason}");
+        }
+    }
+}
+
+const FUZZ_FOLDER: &str = "tests/fuzz";
+const SMOKE_SECONDS: u32 = 10;
+
+/// Runs a program of a member of the workspace.
+fn job(sh: &Shell, package: &str, bin: &str, args: &[String]) -> Result<()> {
+    Ok(cmd!(sh, "cargo run --quiet --package {package} --bin {bin} -- {args...}").run()?)
+}
+
+/// Generates muse-proto, or checks that it is generated.
+pub(crate) fn codegen(sh: &Shell, check: bool) -> Result<()> {
+    let args: Vec<String> = check.then(|| "--check".to_owned()).into_iter().collect();
+    job(sh, "muse-codegen", "muse-codegen", &args)
+}
+
+/// Runs protocol cases.
+pub(crate) fn cases(sh: &Shell, file: &Path, kind: Option<&str>) -> Result<()> {
+    let mut args = vec![file.to_string_lossy().into_owned()];
+    args.extend(kind.into_iter().flat_map(|kind| ["--kind".to_owned(), kind.to_owned()]));
+    job(sh, "muse-tests", "cases", &args)
+}
+
+/// Runs simulation seeds.
+pub(crate) fn sim(sh: &Shell, seeds: u64, from: u64) -> Result<()> {
+    job(
+        sh,
+        "muse-tests",
+        "sim",
+        &["--seeds".into(), seeds.to_string(), "--from".into(), from.to_string()],
+    )
+}
+
+/// Runs every bench of the workspace.
+pub(crate) fn bench(sh: &Shell, smoke: bool) -> Result<()> {
+    let metadata = tools::metadata(sh)?;
+    let mut benches = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        for target in package["targets"].as_array().into_iter().flatten() {
+            if target["kind"][0] == "bench" {
+                let name = |of: &serde_json::Value| of["name"].as_str().map(str::to_owned);
+                benches.extend(name(package).zip(name(target)));
+            }
+        }
+    }
+    ensure!(!benches.is_empty(), "no bench targets in the workspace");
+    let smoke = smoke.then_some("--smoke");
+    for (package, bench) in benches {
+        cmd!(sh, "cargo bench --quiet --package {package} --bench {bench} -- {smoke...}").run()?;
+    }
+    Ok(())
+}
+
+/// Fuzzes the readers of untrusted files.
+pub(crate) fn fuzz(sh: &Shell, target: Option<&str>, smoke: bool) -> Result<Outcome> {
+    if cmd!(sh, "c++ --version").quiet().ignore_stdout().run().is_err() {
+        return Ok(Outcome::Skipped("libFuzzer needs a C++ compiler `c++`".into()));
+    }
+    let fuzz = match tools::FUZZ.find(sh)? {
+        Found::At(program) => program,
+        Found::Unreachable(reason) => return Ok(Outcome::Skipped(reason)),
+    };
+    // Sanitizers are unstable; the pinned compiler takes their flags when told so.
+    let _unstable = sh.push_env("RUSTC_BOOTSTRAP", "1");
+    let targets = match target {
+        Some(target) => vec![target.to_owned()],
+        None => {
+            let list = cmd!(sh, "{fuzz} list --fuzz-dir {FUZZ_FOLDER}").quiet().read()?;
+            list.lines().map(str::to_owned).collect()
+        }
+    };
+    ensure!(!targets.is_empty(), "{FUZZ_FOLDER} has no targets");
+    let limit = smoke.then(|| format!("-max_total_time={SMOKE_SECONDS}"));
+    for target in targets {
+        let limit = limit.as_ref();
+        cmd!(sh, "{fuzz} run --fuzz-dir {FUZZ_FOLDER} {target} -- {limit...}").run()?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Checks licences, duplicate versions and sources of all dependencies.
+pub(crate) fn deny(sh: &Shell) -> Result<Outcome> {
+    let deny: &Tool = &tools::DENY;
+    match deny.find(sh)? {
+        // Advisories are left out: they change without us and need their database.
+        Found::At(deny) => {
+            cmd!(sh, "{deny} check licenses bans sources").run().context("see deny.toml")?;
+            Ok(Outcome::Done)
+        }
+        Found::Unreachable(reason) => Ok(Outcome::Skipped(reason)),
+    }
+}
