@@ -1,6 +1,6 @@
 //! An open checkpoint: checked as a whole, then served tensor by tensor.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use muse_core::contract::{
@@ -8,11 +8,13 @@ use muse_core::contract::{
 };
 
 use crate::error::{Error, Result};
-use crate::folder::{Folder, SourceFile};
-use crate::hf::HfFolder;
+use crate::files::Files;
+use crate::folder::SourceFile;
+use crate::gguf::{self, GgufModel, Header};
+use crate::hf::HfModel;
 use crate::layout::{Dialect, parts};
 use crate::map::Bytes;
-use crate::tensor::{Entry, matched};
+use crate::tensor::{Entry, Matched, matched};
 
 /// A checkpoint whose settings and tensors agree: every tensor of the spec is there, in its shape,
 /// and nothing else is that would change the numbers.
@@ -31,7 +33,10 @@ pub struct Checkpoint {
 
 #[derive(Debug)]
 enum VocabularySource {
+    /// tokenizer.json.
     HuggingFace(Option<SourceFile>),
+    /// The keys of the first file.
+    Gguf(Header),
 }
 
 impl Checkpoint {
@@ -41,7 +46,7 @@ impl Checkpoint {
     /// # Errors
     /// [`Error`] names the file, the key or tensor, what was found and what was expected.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::from_huggingface(HfFolder::open(Folder::Disk(path.to_owned()))?)
+        Self::build(Files::open(path)?)
     }
 
     /// Opens files that are part of the program, by name, as [`Checkpoint::open`] would open
@@ -58,8 +63,7 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::open`].
     pub fn from_files(files: impl IntoIterator<Item = (String, Bytes)>) -> Result<Self> {
-        let files: BTreeMap<String, Bytes> = files.into_iter().collect();
-        Self::from_huggingface(HfFolder::open(Folder::Memory(files))?)
+        Self::build(Files::in_memory(files.into_iter().collect())?)
     }
 
     /// Tensors of the files that nothing needs.
@@ -67,23 +71,39 @@ impl Checkpoint {
         &self.ignored
     }
 
-    fn from_huggingface(folder: HfFolder) -> Result<Self> {
-        let model = folder.model()?;
-        let parts = parts(Dialect::HuggingFace, &model.spec, model.qk_scale, &|_| false);
-        let matched = matched(&folder.path, &folder.files, &folder.tensors, parts)?;
-        let vocabulary = VocabularySource::HuggingFace(folder.tokenizer);
-        let by_name = index(&matched.infos);
-        Ok(Self {
-            path: folder.path,
-            files: folder.files,
-            spec: model.spec,
-            generation: model.generation,
-            vocabulary,
-            infos: matched.infos,
-            entries: matched.entries,
-            by_name,
-            ignored: matched.ignored,
-        })
+    pub(crate) fn build(files: Files) -> Result<Self> {
+        match files {
+            Files::HuggingFace(folder) => {
+                let HfModel { spec, generation, qk_scale } = folder.model()?;
+                let parts = parts(Dialect::HuggingFace, &spec, qk_scale, &|_| false);
+                let matched = matched(&folder.path, &folder.files, &folder.tensors, parts)?;
+                let vocabulary = VocabularySource::HuggingFace(folder.tokenizer);
+                Ok(Self::new(folder.path, folder.files, spec, generation, vocabulary, matched))
+            }
+            Files::Gguf(gguf) => {
+                let GgufModel { spec, generation } = gguf.model()?;
+                let names: HashSet<&str> =
+                    gguf.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+                let parts = parts(Dialect::Gguf, &spec, 1.0, &|name| names.contains(name));
+                let path = gguf.files[0].name.clone();
+                let matched = matched(&path, &gguf.files, &gguf.tensors, parts)?;
+                let vocabulary = VocabularySource::Gguf(gguf.header);
+                Ok(Self::new(path, gguf.files, spec, generation, vocabulary, matched))
+            }
+        }
+    }
+
+    fn new(
+        path: String,
+        files: Vec<SourceFile>,
+        spec: CheckpointSpec,
+        generation: GenerationDefaults,
+        vocabulary: VocabularySource,
+        matched: Matched,
+    ) -> Self {
+        let Matched { infos, entries, ignored } = matched;
+        let by_name = index(&infos);
+        Self { path, files, spec, generation, vocabulary, infos, entries, by_name, ignored }
     }
 }
 
@@ -105,6 +125,7 @@ impl WeightSource for Checkpoint {
             VocabularySource::HuggingFace(file) => {
                 Ok(file.as_ref().map(|file| Vocabulary::HuggingFace(file.bytes.to_vec())))
             }
+            VocabularySource::Gguf(header) => Ok(gguf::vocabulary(&self.files[0], header)?),
         }
     }
 

@@ -16,8 +16,10 @@ use crate::error::{Error, Result, shown};
 use crate::folder::{Folder, SourceFile};
 use crate::raw::{RawTensor, refuse_duplicates};
 use crate::safetensors;
+use crate::settings::Settings;
 
 pub(crate) use object::Object;
+pub(crate) use vision::default_full_layers;
 
 /// A folder's files with their tensors.
 pub(crate) struct HfFolder {
@@ -31,6 +33,8 @@ pub(crate) struct HfFolder {
     pub(crate) generation: Option<Object>,
     pub(crate) preprocessor: Option<Object>,
     pub(crate) tokenizer: Option<SourceFile>,
+    /// Bytes of the chat template, if the folder has one.
+    pub(crate) chat_template: Option<usize>,
 }
 
 /// What config.json says, beyond the spec, about how tensors become canonical.
@@ -46,6 +50,7 @@ impl HfFolder {
         let config = folder.demand("config.json", "it says what the model is");
         let config = config.map_err(|error| no_config(&folder, error))?;
         let (files, tensors) = weights(&mut folder)?;
+        let chat_template = chat_template(&mut folder)?;
         let mut object = |name: &str| -> Result<Option<Object>> {
             folder.take(name)?.map(|file| Object::parse(&file)).transpose()
         };
@@ -54,6 +59,7 @@ impl HfFolder {
             generation: object("generation_config.json")?,
             preprocessor: object("preprocessor_config.json")?,
             tokenizer: folder.take("tokenizer.json")?,
+            chat_template,
             path: folder.path(),
             files,
             tensors,
@@ -64,6 +70,14 @@ impl HfFolder {
     pub(crate) fn model(&self) -> Result<HfModel> {
         config::model(self)
     }
+}
+
+fn chat_template(folder: &mut Folder) -> Result<Option<usize>> {
+    if let Some(file) = folder.take("chat_template.jinja")? {
+        return Ok(Some(file.bytes.len()));
+    }
+    let Some(file) = folder.take("tokenizer_config.json")? else { return Ok(None) };
+    Ok(Object::parse(&file)?.text("chat_template")?.map(|template| template.len()))
 }
 
 /// Says what else lies in a folder without config.json.

@@ -1,0 +1,81 @@
+//! GGUF files: a text model, a DFlash drafter or a vision projector, in one file or in parts.
+
+mod cursor;
+mod drafter;
+mod ggml;
+mod header;
+mod keys;
+mod split;
+mod text;
+mod vision;
+mod vocabulary;
+
+use muse_core::contract::{CheckpointSpec, GenerationDefaults, Vocabulary};
+
+use crate::error::Result;
+use crate::folder::{Folder, SourceFile};
+use crate::raw::RawTensor;
+use crate::settings::Settings;
+
+pub(crate) use header::Header;
+pub(crate) use keys::Keys;
+
+/// A model's files with their tensors.
+pub(crate) struct GgufFiles {
+    pub(crate) files: Vec<SourceFile>,
+    /// Of the first file, which holds the keys.
+    pub(crate) header: Header,
+    pub(crate) tensors: Vec<RawTensor>,
+}
+
+/// What the keys say the model is.
+pub(crate) struct GgufModel {
+    pub(crate) spec: CheckpointSpec,
+    pub(crate) generation: GenerationDefaults,
+}
+
+impl GgufFiles {
+    pub(crate) fn open(mut folder: Folder, name: &str) -> Result<Self> {
+        let (files, header, tensors) = split::open(&mut folder, name)?;
+        Ok(Self { files, header, tensors })
+    }
+
+    /// The keys, given in full.
+    pub(crate) fn keys(&self) -> Keys<'_> {
+        Keys { file: &self.files[0], header: &self.header, prefix: "" }
+    }
+
+    /// What the keys say.
+    pub(crate) fn model(&self) -> Result<GgufModel> {
+        const KEY: &str = "general.architecture";
+        let keys = self.keys();
+        let expected = "muse-glimmer, dflash or clip";
+        let architecture = keys.text(KEY)?.ok_or_else(|| keys.wrong(KEY, "nothing", expected))?;
+        let prefix = format!("{architecture}.");
+        let named = keys.under(&prefix);
+        let (mut spec, mut generation) = (CheckpointSpec::default(), GenerationDefaults::default());
+        match architecture.as_str() {
+            "muse-glimmer" | "muse_glimmer" => {
+                let rows = self.tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
+                let rows = rows.and_then(|tensor| tensor.shape.first().copied());
+                let mut text = text::spec(named, rows)?;
+                let marks = vocabulary::marks(keys, text.vocab)?;
+                text.image_token = marks.image;
+                generation.stop = marks.stop;
+                spec.text = Some(text);
+            }
+            "dflash" => spec.drafter = Some(drafter::spec(named)?),
+            "clip" => spec.vision = Some(vision::spec(named, &self.tensors)?),
+            other => {
+                let found = format!("`{}`", crate::error::shown(other));
+                return Err(keys.variant(KEY, found, expected));
+            }
+        }
+        Ok(GgufModel { spec, generation })
+    }
+}
+
+/// The vocabulary of a file, if it has one.
+pub(crate) fn vocabulary(file: &SourceFile, header: &Header) -> Result<Option<Vocabulary>> {
+    vocabulary::vocabulary(Keys { file, header, prefix: "" })
+}
