@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use muse_core::contract::{Mask, PAGE_TOKENS, PageTable, Place};
 
-use crate::kernels::{linear, mix};
+use crate::kernels::Kernels;
+use crate::kernels::softmax::Running;
 use crate::kv::Kv;
 
 /// Query heads that share a pass over K and V.
@@ -28,6 +29,7 @@ pub(crate) fn visible(mask: Mask, place: &Place<'_>, t: u32) -> Range<u32> {
 
 /// Attends with the query heads `q` `[heads, head_dim]` of one K/V head into `out`, same shape.
 pub(crate) fn attend(
+    kernels: &Kernels,
     q: &[f32],
     kv: &Kv,
     kv_head: usize,
@@ -38,13 +40,11 @@ pub(crate) fn attend(
 ) {
     let shape = kv.shape();
     let (dim, page) = (shape.head_dim, PAGE_TOKENS as u32);
-    let dot = linear::select(kv.layout());
-    let mix = mix::select(kv.layout());
+    let (dot, mix) = (kernels.linear(kv.layout()), kernels.mix(kv.layout()));
     for (q, out) in q.chunks(HEADS * dim).zip(out.chunks_mut(HEADS * dim)) {
         let heads = q.len() / dim;
         let mut scores = [0.0; HEADS * PAGE_TOKENS];
-        let (mut largest, mut total) = ([f32::NEG_INFINITY; HEADS], [0.0; HEADS]);
-        let mut keep = [0.0; HEADS];
+        let (mut running, mut keep) = ([Running::START; HEADS], [0.0; HEADS]);
         out.fill(0.0);
         for index in seen.start / page..=(seen.end - 1) / page {
             let first = seen.start.max(index * page);
@@ -55,24 +55,12 @@ pub(crate) fn attend(
             let scores = &mut scores[..heads * n];
             dot(q, k, dim, scores);
             for (head, scores) in scores.chunks_exact_mut(n).enumerate() {
-                keep[head] = soften(scores, scale, &mut largest[head], &mut total[head]);
+                keep[head] = (kernels.soften)(scores, scale, &mut running[head]);
             }
             mix(scores, v, n, &keep[..heads], out);
         }
-        for (out, total) in out.chunks_exact_mut(dim).zip(total) {
-            out.iter_mut().for_each(|x| *x /= total);
+        for (out, running) in out.chunks_exact_mut(dim).zip(running) {
+            out.iter_mut().for_each(|x| *x /= running.total);
         }
     }
-}
-
-/// Turns a block of scores into `exp(score · scale - largest)`, moves the running maximum and
-/// total on, and returns the factor for what was summed before.
-fn soften(scores: &mut [f32], scale: f32, largest: &mut f32, total: &mut f32) -> f32 {
-    scores.iter_mut().for_each(|s| *s *= scale);
-    let before = *largest;
-    *largest = scores.iter().copied().fold(before, f32::max);
-    let keep = (before - *largest).exp();
-    scores.iter_mut().for_each(|s| *s = (*s - *largest).exp());
-    *total = *total * keep + scores.iter().sum::<f32>();
-    keep
 }

@@ -1,6 +1,7 @@
 //! [`Backend`] on the CPU: checks shapes, cuts operations into tasks, leaves loops to kernels.
 
-use std::sync::OnceLock;
+use std::ops::Range;
+use std::thread::available_parallelism;
 
 use muse_core::contract::{
     Attention, Backend, KvShape, PageCopy, PickRow, Picked, Place, Rope, Token, WeightView,
@@ -9,8 +10,23 @@ use muse_core::{Error, Result, sampler};
 
 use crate::attend::{attend, visible};
 use crate::buf::{Buf, Weight};
-use crate::kernels::linear;
+use crate::kernels::elementwise::Pairs;
+use crate::kernels::{Isa, Kernels};
 use crate::kv::Kv;
+use crate::linear::linear;
+use crate::pool::Pool;
+use crate::rotary::Rotary;
+use crate::split::chunks;
+
+/// Elements from which on an element-wise operation is worth sharing among threads.
+const SHARED_VALUES: usize = 1 << 15;
+/// Elements of a shared task.
+const CHUNK: usize = 1 << 12;
+/// Products from which on attention is worth sharing.
+const SHARED_PRODUCTS: usize = 1 << 17;
+
+/// More would only be a mistake.
+const MOST_THREADS: usize = 4096;
 
 /// How the CPU is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,49 +38,63 @@ pub struct CpuOptions {
 /// The CPU as a device.
 #[derive(Debug)]
 pub struct Cpu {
+    pool: Pool,
+    kernels: Kernels,
     rotary: Rotary,
 }
 
 impl Cpu {
-    /// Takes the CPU into use.
+    /// Takes the CPU into use, with the best instruction set it has.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for zero threads.
+    /// [`Error::Invalid`] for zero threads, [`Error::Exhausted`] when threads cannot be started.
     pub fn new(options: CpuOptions) -> Result<Self> {
-        if options.threads == Some(0) {
-            return Err(Error::Invalid("0 threads cannot run anything: ask for 1 or more".into()));
-        }
-        Ok(Self { rotary: Rotary::default() })
+        Self::with_isa(options, Isa::best())
     }
-}
 
-/// Frequencies of the rotary embeddings in use, found without a lock.
-#[derive(Debug, Default)]
-struct Rotary(OnceLock<Box<Frequencies>>);
-
-#[derive(Debug)]
-struct Frequencies {
-    rope: Rope,
-    values: Vec<f32>,
-    next: Rotary,
-}
-
-impl Rotary {
-    fn frequencies(&self, rope: &Rope) -> &[f32] {
-        let mut list = self;
-        loop {
-            let entry = list.0.get_or_init(|| {
-                let exponent = |j: usize| -2.0 * j as f64 / rope.head_dim as f64;
-                let values = (0..rope.head_dim / 2)
-                    .map(|j| f64::from(rope.theta).powf(exponent(j)) as f32)
-                    .collect();
-                Box::new(Frequencies { rope: *rope, values, next: Self::default() })
-            });
-            if entry.rope == *rope {
-                return &entry.values;
-            }
-            list = &entry.next;
+    /// The same with kernels of a chosen instruction set.
+    ///
+    /// # Errors
+    /// As [`Cpu::new`].
+    pub fn with_isa(options: CpuOptions, isa: Isa) -> Result<Self> {
+        let threads =
+            options.threads.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
+        if !(1..=MOST_THREADS).contains(&threads) {
+            return Err(Error::Invalid(format!(
+                "{threads} threads cannot share the work: ask for 1 to {MOST_THREADS}, best one a core"
+            )));
         }
+        Ok(Self {
+            pool: Pool::new(threads)?,
+            kernels: Kernels::new(isa),
+            rotary: Rotary::default(),
+        })
+    }
+
+    /// Runs an element-wise operation on the first `rows` rows.
+    fn pairs(&self, kernel: Pairs, x: &mut Buf, rows: usize, y: &Buf) {
+        assert_eq!(x.cols(), y.cols(), "widths of the operands");
+        let (x, y) = (x.rows_mut(0..rows), y.rows(0..rows));
+        self.in_chunks(x, |range, x| kernel(x, &y[range]));
+    }
+
+    /// Runs `task` on chunks of `x` if there is enough of it, else on all.
+    fn in_chunks(&self, x: &mut [f32], task: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+        let whole = x.len() / CHUNK * CHUNK;
+        if x.len() < SHARED_VALUES {
+            return task(0..x.len(), x);
+        }
+        let (x, rest) = x.split_at_mut(whole);
+        chunks(&self.pool, x, CHUNK, |i, x| task(i * CHUNK..(i + 1) * CHUNK, x));
+        task(whole..whole + rest.len(), rest);
+    }
+
+    /// Runs `task(row, values)` on every row of `x`.
+    fn by_row(&self, x: &mut [f32], width: usize, task: impl Fn(usize, &mut [f32]) + Sync) {
+        if x.len() < SHARED_VALUES {
+            return x.chunks_exact_mut(width).enumerate().for_each(|(row, x)| task(row, x));
+        }
+        chunks(&self.pool, x, width, task);
     }
 }
 
@@ -143,13 +173,7 @@ impl Backend for Cpu {
     }
 
     fn linear(&self, x: &Buf, rows: usize, into: &mut [(&Weight, &mut Buf)]) -> Result<()> {
-        for (weight, y) in into {
-            let (n, k) = weight.shape();
-            assert_eq!(x.cols(), k, "width of the input of {weight:?}");
-            assert_eq!(y.cols(), n, "width of the output of {weight:?}");
-            let kernel = linear::select(weight.layout());
-            kernel(x.rows(0..rows), weight.rows(0..n), k, y.rows_mut(0..rows));
-        }
+        linear(&self.pool, &self.kernels, x, rows, into);
         Ok(())
     }
 
@@ -163,12 +187,12 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let width = x.cols();
         assert_eq!(width, out.cols(), "widths of a norm's input and output");
-        let weight = weight.map(|weight| norm_weight(weight, width));
-        let out = out.rows_mut(0..rows).chunks_exact_mut(width);
-        for (x, out) in x.rows(0..rows).chunks_exact(width).zip(out) {
-            out.copy_from_slice(x);
-            norm(out, weight, eps);
-        }
+        let weight = weight.map_or([].as_slice(), |weight| norm_weight(weight, width));
+        let x = x.rows(0..rows);
+        self.by_row(out.rows_mut(0..rows), width, |row, out| {
+            out.copy_from_slice(&x[row * width..(row + 1) * width]);
+            (self.kernels.norm)(out, weight, eps);
+        });
         Ok(())
     }
 
@@ -176,9 +200,11 @@ impl Backend for Cpu {
         let (width, head_dim) = (x.cols(), weight.cols());
         assert!(width.is_multiple_of(head_dim), "{width} columns are heads of {head_dim}");
         let weight = norm_weight(weight, head_dim);
-        for head in x.rows_mut(0..rows).chunks_exact_mut(head_dim) {
-            norm(head, Some(weight), eps);
-        }
+        self.by_row(x.rows_mut(0..rows), width, |_, x| {
+            for head in x.chunks_exact_mut(head_dim) {
+                (self.kernels.norm)(head, weight, eps);
+            }
+        });
         Ok(())
     }
 
@@ -187,18 +213,10 @@ impl Backend for Cpu {
         assert!(dim.is_multiple_of(2), "a head of {dim} has pairs");
         assert!(width.is_multiple_of(dim), "{width} columns are heads of {dim}");
         let frequencies = self.rotary.frequencies(rope);
-        let mut rows = x.rows_mut(0..total_rows(places)).chunks_exact_mut(width);
-        for position in places.iter().flat_map(positions) {
-            let row = rows.next().expect("as many rows as positions");
-            for (j, &frequency) in frequencies.iter().enumerate() {
-                let (sin, cos) = (position as f32 * frequency).sin_cos();
-                for head in row.chunks_exact_mut(dim) {
-                    let (a, b) = (head[j], head[j + dim / 2]);
-                    head[j] = a * cos - b * sin;
-                    head[j + dim / 2] = b * cos + a * sin;
-                }
-            }
-        }
+        self.by_row(x.rows_mut(0..total_rows(places)), width, |row, x| {
+            let (_, position) = locate(places, row);
+            (self.kernels.rotate)(x, position as f32, frequencies);
+        });
         Ok(())
     }
 
@@ -236,41 +254,51 @@ impl Backend for Cpu {
         assert_eq!((q.cols(), out.cols()), (width, width), "widths of queries and output");
         let rows = total_rows(places);
         let (q, out) = (q.rows(0..rows), out.rows_mut(0..rows));
-        let mut tasks = q.chunks_exact(group).zip(out.chunks_exact_mut(group));
-        for place in places {
-            for t in positions(place) {
-                for head in 0..shape.kv_heads {
-                    let (q, out) = tasks.next().expect("as many rows as positions");
-                    attend(q, kv, head, &place.pages, visible(mask, place, t), scale, out);
-                }
-            }
+        let task = |index: usize, out: &mut [f32]| {
+            let (place, t) = locate(places, index / shape.kv_heads);
+            let q = &q[index * group..(index + 1) * group];
+            let seen = visible(mask, place, t);
+            let head = index % shape.kv_heads;
+            attend(&self.kernels, q, kv, head, &place.pages, seen, scale, out);
+        };
+        let keys = places.iter().map(|place| place.rows * visible(mask, place, place.start).len());
+        if keys.sum::<usize>() * width < SHARED_PRODUCTS {
+            out.chunks_exact_mut(group).enumerate().for_each(|(i, out)| task(i, out));
+        } else {
+            chunks(&self.pool, out, group, task);
         }
         Ok(())
     }
 
     fn gate(&self, x: &mut Buf, rows: usize, gate: &Buf) -> Result<()> {
-        each(x, rows, gate, |x, gate| x * sigmoid(gate))
+        self.pairs(self.kernels.gate, x, rows, gate);
+        Ok(())
     }
 
     fn silu_mul(&self, gate: &mut Buf, rows: usize, up: &Buf) -> Result<()> {
-        each(gate, rows, up, |gate, up| gate * sigmoid(gate) * up)
+        self.pairs(self.kernels.silu_mul, gate, rows, up);
+        Ok(())
     }
 
     fn add(&self, x: &mut Buf, rows: usize, y: &Buf) -> Result<()> {
-        each(x, rows, y, |x, y| x + y)
+        self.pairs(self.kernels.add, x, rows, y);
+        Ok(())
     }
 
     fn scale_cap(&self, x: &mut Buf, rows: usize, scale: f32, cap: Option<f32>) -> Result<()> {
-        let x = x.rows_mut(0..rows).iter_mut();
-        match cap {
-            Some(cap) => x.for_each(|x| *x = cap * (*x * scale / cap).tanh()),
-            None => x.for_each(|x| *x *= scale),
-        }
+        let cap = cap.unwrap_or(f32::INFINITY);
+        self.in_chunks(x.rows_mut(0..rows), |_, x| (self.kernels.cap)(x, scale, cap));
         Ok(())
     }
 
     fn pick(&self, scores: &Buf, rows: &[PickRow<'_>], out: &mut Vec<Picked>) -> Result<()> {
-        out.extend(rows.iter().map(|row| sampler::pick(scores.rows(row.row..row.row + 1), row)));
+        let first = out.len();
+        let blank = Picked { token: Token(0), logprob: 0.0, top: Vec::new() };
+        out.resize(first + rows.len(), blank);
+        chunks(&self.pool, &mut out[first..], 1, |i, picked| {
+            let row = &rows[i];
+            picked[0] = sampler::pick(scores.rows(row.row..row.row + 1), row);
+        });
         Ok(())
     }
 }
@@ -284,31 +312,22 @@ fn total_rows(places: &[Place<'_>]) -> usize {
     places.iter().map(|place| place.rows).sum()
 }
 
-fn positions(place: &Place<'_>) -> std::ops::Range<u32> {
+/// The place that row `row` of all places belongs to, and its position.
+fn locate<'a, 'p>(places: &'a [Place<'p>], mut row: usize) -> (&'a Place<'p>, u32) {
+    for place in places {
+        if row < place.rows {
+            return (place, place.start + row as u32);
+        }
+        row -= place.rows;
+    }
+    unreachable!("a row of these places")
+}
+
+fn positions(place: &Place<'_>) -> Range<u32> {
     place.start..place.start + place.rows as u32
 }
 
 fn norm_weight(weight: &Buf, width: usize) -> &[f32] {
     assert_eq!(weight.cols(), width, "width of a norm's weight");
     weight.rows(0..1)
-}
-
-fn norm(x: &mut [f32], weight: Option<&[f32]>, eps: f32) {
-    let mean = x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32;
-    let factor = 1.0 / (mean + eps).sqrt();
-    match weight {
-        Some(weight) => x.iter_mut().zip(weight).for_each(|(x, w)| *x = *x * factor * w),
-        None => x.iter_mut().for_each(|x| *x *= factor),
-    }
-}
-
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-fn each(x: &mut Buf, rows: usize, y: &Buf, f: impl Fn(f32, f32) -> f32) -> Result<()> {
-    assert_eq!(x.cols(), y.cols(), "widths of the operands");
-    let y = y.rows(0..rows);
-    x.rows_mut(0..rows).iter_mut().zip(y).for_each(|(x, &y)| *x = f(*x, y));
-    Ok(())
 }

@@ -25,8 +25,13 @@ mod buf;
 pub mod kernels;
 mod kv;
 mod layout;
+mod linear;
+mod pool;
+mod rotary;
+mod split;
 
 pub use backend::{Cpu, CpuOptions};
 pub use buf::{Buf, Weight};
+pub use kernels::Isa;
 pub use kv::Kv;
 pub use layout::Layout;

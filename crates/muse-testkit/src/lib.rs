@@ -3,7 +3,9 @@
 
 mod close;
 mod golden;
+mod isa;
 pub mod suite;
 
 pub use close::{assert_close, max_abs_diff};
 pub use golden::{Golden, Tensor, golden_dir, nano_dir};
+pub use isa::assert_expected_isa;

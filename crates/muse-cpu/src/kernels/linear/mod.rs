@@ -1,19 +1,100 @@
 //! Dot products of a few activation rows with weight rows, decoded as they are read.
 
-pub mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod tile;
 
+use crate::kernels::{Isa, Level};
 use crate::layout::Layout;
 
 /// `out[r, c] = x[r] · w[c]` with `x` `[rows, k]`, `w` rows of `k` stored values, `out`
 /// `[rows, cols]`. The sum over `k` has one fixed order, whatever the number of rows and columns.
 pub type Linear = fn(x: &[f32], w: &[u8], k: usize, out: &mut [f32]);
 
-/// The kernel for weights of a layout.
-pub fn select(layout: Layout) -> Linear {
+/// The kernel for rows of a layout.
+pub fn select(isa: Isa, layout: Layout) -> Linear {
     match layout {
-        Layout::F32 => scalar::linear::<{ Layout::F32 as u8 }>,
-        Layout::F16 => scalar::linear::<{ Layout::F16 as u8 }>,
-        Layout::Bf16 => scalar::linear::<{ Layout::Bf16 as u8 }>,
-        Layout::Q8_0 => scalar::linear::<{ Layout::Q8_0 as u8 }>,
+        Layout::F32 => compiled::<{ Layout::F32 as u8 }>(isa),
+        Layout::F16 => compiled::<{ Layout::F16 as u8 }>(isa),
+        Layout::Bf16 => compiled::<{ Layout::Bf16 as u8 }>(isa),
+        Layout::Q8_0 => compiled::<{ Layout::Q8_0 as u8 }>(isa),
+    }
+}
+
+fn compiled<const LAYOUT: u8>(isa: Isa) -> Linear {
+    match isa.level() {
+        Level::Scalar => scalar::linear::<LAYOUT>,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => avx2::linear::<LAYOUT>,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => avx512::linear::<LAYOUT>,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => neon::linear::<LAYOUT>,
+    }
+}
+
+/// Every kernel this CPU can run, by name; the first is the definition.
+pub fn variants(layout: Layout) -> impl Iterator<Item = (&'static str, Linear)> {
+    Isa::available().iter().map(move |&isa| (isa.name(), select(isa, layout)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::stored;
+
+    /// Every length of an end, with every mix of row and column tiles.
+    #[test]
+    fn variants_agree_with_the_definition() {
+        for layout in Layout::ALL {
+            let block = layout.format().block_values();
+            for k in (1..=100).chain([1000, 1024]).map(|k| k * block) {
+                let (rows, cols) = (1 + k % 9, 1 + k % 19);
+                let (x, _) = stored(Layout::F32, rows * k, 1);
+                let (w, bytes) = stored(layout, cols * k, 2);
+                let sizes: Vec<f32> = x
+                    .chunks_exact(k)
+                    .flat_map(|x| {
+                        w.chunks_exact(k).map(|w| x.iter().zip(w).map(|(x, w)| (x * w).abs()).sum())
+                    })
+                    .collect();
+                let run = |kernel: Linear| {
+                    let mut out = vec![f32::NAN; rows * cols];
+                    kernel(&x, &bytes, k, &mut out);
+                    out
+                };
+                let mut variants = variants(layout);
+                let want = run(variants.next().expect("the definition").1);
+                for (name, kernel) in variants {
+                    for ((got, want), size) in run(kernel).iter().zip(&want).zip(&sizes) {
+                        let error = (got - want).abs();
+                        assert!(error <= 1e-5 * size, "{name} {layout:?} k {k}: {got} {want}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decoding is exact, so a weight's layout never changes a bit beyond its own rounding.
+    #[test]
+    fn layouts_give_the_bits_of_their_decoded_values() {
+        let (k, rows, cols) = (96, 3, 10);
+        let (x, _) = stored(Layout::F32, rows * k, 1);
+        for layout in Layout::ALL {
+            let (w, bytes) = stored(layout, cols * k, 2);
+            let plain: Vec<u8> = w.iter().flat_map(|w| w.to_le_bytes()).collect();
+            for ((name, kernel), (_, f32_kernel)) in variants(layout).zip(variants(Layout::F32)) {
+                let (mut got, mut want) = ([0.0; 30], [0.0; 30]);
+                kernel(&x, &bytes, k, &mut got);
+                f32_kernel(&x, &plain, k, &mut want);
+                assert_eq!(got.map(f32::to_bits), want.map(f32::to_bits), "{name} {layout:?}");
+            }
+        }
     }
 }

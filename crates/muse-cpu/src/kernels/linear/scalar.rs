@@ -3,7 +3,7 @@
 use crate::layout::{self, row_bytes};
 
 /// See [`super::Linear`]; `LAYOUT` is a [`crate::Layout`].
-pub fn linear<const LAYOUT: u8>(x: &[f32], w: &[u8], k: usize, out: &mut [f32]) {
+pub(super) fn linear<const LAYOUT: u8>(x: &[f32], w: &[u8], k: usize, out: &mut [f32]) {
     let width = row_bytes::<LAYOUT>(k);
     let cols = w.len() / width;
     for (x, out) in x.chunks_exact(k).zip(out.chunks_exact_mut(cols)) {

@@ -1,19 +1,81 @@
 //! Weighted sums of stored V rows: the second half of attention.
 
-pub mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod tile;
 
+use crate::kernels::{Isa, Level};
 use crate::layout::Layout;
 
 /// `out[r] = out[r] · keep[r] + Σ_t p[r, t] · v[t]` with `p` `[rows, n]`, `v` `n` stored rows of
 /// `out`'s width, `keep` `[rows]`. The sum over `t` runs in order.
 pub type Mix = fn(p: &[f32], v: &[u8], n: usize, keep: &[f32], out: &mut [f32]);
 
-/// The kernel for V rows of a layout.
-pub fn select(layout: Layout) -> Mix {
+/// The kernel for rows of a layout.
+pub fn select(isa: Isa, layout: Layout) -> Mix {
     match layout {
-        Layout::F32 => scalar::mix::<{ Layout::F32 as u8 }>,
-        Layout::F16 => scalar::mix::<{ Layout::F16 as u8 }>,
-        Layout::Bf16 => scalar::mix::<{ Layout::Bf16 as u8 }>,
-        Layout::Q8_0 => scalar::mix::<{ Layout::Q8_0 as u8 }>,
+        Layout::F32 => compiled::<{ Layout::F32 as u8 }>(isa),
+        Layout::F16 => compiled::<{ Layout::F16 as u8 }>(isa),
+        Layout::Bf16 => compiled::<{ Layout::Bf16 as u8 }>(isa),
+        Layout::Q8_0 => compiled::<{ Layout::Q8_0 as u8 }>(isa),
+    }
+}
+
+fn compiled<const LAYOUT: u8>(isa: Isa) -> Mix {
+    match isa.level() {
+        Level::Scalar => scalar::mix::<LAYOUT>,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => avx2::mix::<LAYOUT>,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => avx512::mix::<LAYOUT>,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => neon::mix::<LAYOUT>,
+    }
+}
+
+/// Every kernel this CPU can run, by name; the first is the definition.
+pub fn variants(layout: Layout) -> impl Iterator<Item = (&'static str, Mix)> {
+    Isa::available().iter().map(move |&isa| (isa.name(), select(isa, layout)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::stored;
+
+    #[test]
+    fn variants_agree_with_the_definition() {
+        for layout in Layout::ALL {
+            let block = layout.format().block_values();
+            for width in (1..=70).chain([128, 130]).map(|width| width * block) {
+                let (rows, n) = (1 + width % 9, 1 + width % 64);
+                let (p, _) = stored(Layout::F32, rows * n, 1);
+                let (v, bytes) = stored(layout, n * width, 2);
+                let (before, _) = stored(Layout::F32, rows * width, 3);
+                let (keep, _) = stored(Layout::F32, rows, 4);
+                let run = |kernel: Mix| {
+                    let mut out = before.clone();
+                    kernel(&p, &bytes, n, &keep, &mut out);
+                    out
+                };
+                let mut variants = variants(layout);
+                let want = run(variants.next().expect("the definition").1);
+                for (name, kernel) in variants {
+                    for (i, (got, want)) in run(kernel).iter().zip(&want).enumerate() {
+                        let (row, col) = (i / width, i % width);
+                        let terms = (0..n).map(|t| (p[row * n + t] * v[t * width + col]).abs());
+                        let size = terms.sum::<f32>() + (before[i] * keep[row]).abs();
+                        let error = (got - want).abs();
+                        assert!(error <= 1e-5 * size, "{name} {layout:?} {width}: {got} {want}");
+                    }
+                }
+            }
+        }
     }
 }

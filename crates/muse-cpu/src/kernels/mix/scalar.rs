@@ -3,7 +3,7 @@
 use crate::layout::{self, row_bytes};
 
 /// See [`super::Mix`]; `LAYOUT` is a [`crate::Layout`].
-pub fn mix<const LAYOUT: u8>(p: &[f32], v: &[u8], n: usize, keep: &[f32], out: &mut [f32]) {
+pub(super) fn mix<const LAYOUT: u8>(p: &[f32], v: &[u8], n: usize, keep: &[f32], out: &mut [f32]) {
     let width = out.len() / keep.len();
     for ((p, &keep), out) in p.chunks_exact(n).zip(keep).zip(out.chunks_exact_mut(width)) {
         for (i, y) in out.iter_mut().enumerate() {

@@ -1,0 +1,96 @@
+//! Instruction sets this CPU has, found once.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+/// An instruction set that this CPU has: values exist only for detected ones, so that holding one
+/// is the proof that its kernels may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isa(Level);
+
+/// What kernels are written for, slowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Whatever the target has at least; the reference.
+    Scalar,
+    /// AVX2 with FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL, on top of the former.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// Advanced SIMD, which every 64-bit ARM has.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+impl Isa {
+    /// Every one this CPU has, slowest first; the first is the scalar reference.
+    pub fn available() -> &'static [Self] {
+        static FOUND: OnceLock<Vec<Isa>> = OnceLock::new();
+        FOUND.get_or_init(|| detect().into_iter().map(Self).collect())
+    }
+
+    /// The fastest.
+    pub fn best() -> Self {
+        *Self::available().last().expect("the scalar reference always runs")
+    }
+
+    /// The definition of every kernel.
+    pub fn scalar() -> Self {
+        Self(Level::Scalar)
+    }
+
+    /// Which one it is.
+    pub fn level(self) -> Level {
+        self.0
+    }
+
+    /// Its name as `MUSE_EXPECT_ISA` spells it.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Level::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => "neon",
+        }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Vec<Level> {
+    let mut found = vec![Level::Scalar];
+    if is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+    {
+        found.push(Level::Avx2);
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+        {
+            found.push(Level::Avx512);
+        }
+    }
+    found
+}
+
+#[cfg(target_arch = "aarch64")]
+fn detect() -> Vec<Level> {
+    vec![Level::Scalar, Level::Neon]
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn detect() -> Vec<Level> {
+    vec![Level::Scalar]
+}

@@ -1,0 +1,126 @@
+//! The loops over rows, width and time that all instruction sets share.
+
+use crate::kernels::simd::Simd;
+use crate::layout::row_bytes;
+
+/// Vectors of the width that are summed at a time.
+const WIDE: usize = 4;
+
+/// See [`super::Mix`]. `ROWS` rows share a decoded V; every output value has one accumulator.
+#[inline(always)]
+pub(super) fn mix<S: Simd, const LAYOUT: u8, const ROWS: usize>(
+    simd: S,
+    p: &[f32],
+    v: &[u8],
+    n: usize,
+    keep: &[f32],
+    out: &mut [f32],
+) {
+    let rows = keep.len();
+    let width = out.len() / rows;
+    let bytes = n * row_bytes::<LAYOUT>(width);
+    assert_eq!((p.len(), v.len(), out.len()), (rows * n, bytes, rows * width), "whole rows");
+    let mut row = 0;
+    while row + ROWS <= rows {
+        let (p, out) = (&p[row * n..], &mut out[row * width..]);
+        columns::<S, LAYOUT, ROWS>(simd, p, v, n, &keep[row..], width, out);
+        row += ROWS;
+    }
+    while row < rows {
+        let (p, out) = (&p[row * n..], &mut out[row * width..]);
+        columns::<S, LAYOUT, 1>(simd, p, v, n, &keep[row..], width, out);
+        row += 1;
+    }
+}
+
+/// The first `R` rows over the whole width.
+#[inline(always)]
+fn columns<S: Simd, const LAYOUT: u8, const R: usize>(
+    simd: S,
+    p: &[f32],
+    v: &[u8],
+    n: usize,
+    keep: &[f32],
+    width: usize,
+    out: &mut [f32],
+) {
+    assert!(p.len() >= R * n && keep.len() >= R && out.len() >= R * width, "rows of a tile");
+    let mut at = 0;
+    while at + WIDE * S::LANES <= width {
+        tile::<S, LAYOUT, R, WIDE>(simd, p, v, n, keep, width, at, out);
+        at += WIDE * S::LANES;
+    }
+    while at + S::LANES <= width {
+        tile::<S, LAYOUT, R, 1>(simd, p, v, n, keep, width, at, out);
+        at += S::LANES;
+    }
+    if at < width {
+        end::<S, LAYOUT, R>(simd, p, v, n, keep, width, at, out);
+    }
+}
+
+/// `R` rows, `C` vectors from column `at` on.
+#[inline(always)]
+fn tile<S: Simd, const LAYOUT: u8, const R: usize, const C: usize>(
+    simd: S,
+    p: &[f32],
+    v: &[u8],
+    n: usize,
+    keep: &[f32],
+    width: usize,
+    at: usize,
+    out: &mut [f32],
+) {
+    let mut sums = [[simd.zero(); C]; R];
+    for (r, (sums, keep)) in sums.iter_mut().zip(keep).enumerate() {
+        for (c, sum) in sums.iter_mut().enumerate() {
+            let from = out[r * width + at + c * S::LANES..].as_ptr();
+            // SAFETY: `columns` checked that the row has `C` whole vectors from `at` on.
+            *sum = simd.mul(unsafe { simd.load(from) }, simd.splat(*keep));
+        }
+    }
+    for (t, v) in v.chunks_exact(row_bytes::<LAYOUT>(width)).enumerate() {
+        for c in 0..C {
+            // SAFETY: `v` holds `width` values, and `at` is a whole number of vectors.
+            let v = unsafe { simd.decode::<LAYOUT>(v.as_ptr(), at + c * S::LANES) };
+            for (r, sums) in sums.iter_mut().enumerate() {
+                sums[c] = simd.fma(simd.splat(p[r * n + t]), v, sums[c]);
+            }
+        }
+    }
+    for (r, sums) in sums.into_iter().enumerate() {
+        for (c, sum) in sums.into_iter().enumerate() {
+            let to = out[r * width + at + c * S::LANES..].as_mut_ptr();
+            // SAFETY: as for the loads.
+            unsafe { simd.store(to, sum) };
+        }
+    }
+}
+
+/// `R` rows, the columns from `at` on that are less than a vector.
+#[inline(always)]
+fn end<S: Simd, const LAYOUT: u8, const R: usize>(
+    simd: S,
+    p: &[f32],
+    v: &[u8],
+    n: usize,
+    keep: &[f32],
+    width: usize,
+    at: usize,
+    out: &mut [f32],
+) {
+    let rest = width - at;
+    for r in 0..R {
+        let out = &mut out[r * width + at..][..rest];
+        // SAFETY: `out` has `rest` values.
+        let before = unsafe { simd.load_part(out.as_ptr(), rest) };
+        let mut sum = simd.mul(before, simd.splat(keep[r]));
+        for (t, v) in v.chunks_exact(row_bytes::<LAYOUT>(width)).enumerate() {
+            // SAFETY: `v` holds `width` values.
+            let v = unsafe { simd.decode_part::<LAYOUT>(v.as_ptr(), at, rest) };
+            sum = simd.fma(simd.splat(p[r * n + t]), v, sum);
+        }
+        // SAFETY: `out` has room for `rest` values.
+        unsafe { simd.store_part(out.as_mut_ptr(), sum, rest) };
+    }
+}

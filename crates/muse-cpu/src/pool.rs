@@ -1,0 +1,306 @@
+//! Threads that share the tasks of one operation at a time. Which thread runs a task never
+//! changes its result; an idle pool uses no CPU.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use muse_core::{Error, Result};
+
+/// Looks at the job word before a thread goes to sleep: some tens of microseconds.
+const SPINS: u32 = 4_000;
+
+/// A job is open: threads may join.
+const OPEN: u64 = 1 << 31;
+/// Threads that joined, in the low bits.
+const JOINED: u64 = OPEN - 1;
+/// The number of the job, in the high bits.
+const JOB: u64 = 1 << 32;
+
+type Task<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// The caller's thread and its workers.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    /// Number of the job, [`OPEN`], threads that joined: one word, so that a thread joins either
+    /// this very job or none.
+    word: AtomicU64,
+    /// The job's function and number of tasks. Written while no job is open and nobody joined,
+    /// read by those who joined.
+    job: UnsafeCell<(*const Task<'static>, usize)>,
+    /// The next task to take.
+    next: AtomicUsize,
+    /// A caller owns the workers.
+    busy: AtomicBool,
+    /// Which workers sleep.
+    asleep: Vec<AtomicBool>,
+    stop: AtomicBool,
+    /// What the first panicking worker said.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: the raw function pointer is read only between joining and leaving an open job, while
+// the caller's borrow lives; the function itself is `Sync`.
+unsafe impl Send for Shared {}
+// SAFETY: as above; `job` is written only while nobody can read it.
+unsafe impl Sync for Shared {}
+
+impl Pool {
+    /// A pool of `threads`, the caller's included; 1 starts none.
+    pub(crate) fn new(threads: usize) -> Result<Self> {
+        assert!(threads > 0 && (threads as u64) < JOINED, "{threads} threads");
+        let none: &'static Task<'_> = &|_| {};
+        let shared = Arc::new(Shared {
+            word: AtomicU64::new(0),
+            job: UnsafeCell::new((none, 0)),
+            next: AtomicUsize::new(0),
+            busy: AtomicBool::new(false),
+            asleep: (1..threads).map(|_| AtomicBool::new(false)).collect(),
+            stop: AtomicBool::new(false),
+            panic: Mutex::new(None),
+        });
+        let mut pool = Self { shared, workers: Vec::new() };
+        for index in 0..threads - 1 {
+            let shared = Arc::clone(&pool.shared);
+            let worker = thread::Builder::new()
+                .name(format!("muse-cpu-{index}"))
+                .spawn(move || shared.work(index))
+                .map_err(|error| Error::Exhausted(format!("cannot start a thread: {error}")))?;
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+
+    /// Threads, the caller's included.
+    pub(crate) fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs `task(0) .. task(tasks - 1)`, each once. A panic of a task comes out here, after all
+    /// threads left the job.
+    pub(crate) fn run(&self, tasks: usize, task: &Task<'_>) {
+        let alone = self.workers.is_empty() || tasks < 2;
+        // Someone else's operation has the workers: this one runs on its own thread.
+        if alone || self.shared.busy.swap(true, Ordering::Acquire) {
+            return (0..tasks).for_each(task);
+        }
+        let job = Open::new(self, tasks, task);
+        self.shared.take_tasks(tasks, task);
+        drop(job);
+    }
+}
+
+/// An open job; dropping it waits until every thread left, also when the caller's own task
+/// panicked.
+struct Open<'a>(&'a Pool);
+
+impl<'a> Open<'a> {
+    fn new(pool: &'a Pool, tasks: usize, task: &'a Task<'a>) -> Self {
+        let shared = &*pool.shared;
+        // SAFETY: only the lifetime changes; `Open` outlives every use, see its `drop`.
+        let task = unsafe { std::mem::transmute::<&'a Task<'a>, &'static Task<'static>>(task) };
+        // SAFETY: `busy` makes this the only caller, no job is open and nobody is joined, since
+        // the last `Open` waited for that.
+        unsafe { *shared.job.get() = (task, tasks) };
+        shared.next.store(0, Ordering::Relaxed);
+        let word = shared.word.load(Ordering::Relaxed);
+        debug_assert_eq!(word & (OPEN | JOINED), 0, "the last job is over");
+        shared.word.store(word.wrapping_add(JOB) | OPEN, Ordering::Release);
+        // Orders the store before the looks at `asleep`: either a thread going to sleep sees the
+        // job, or it is seen asleep here.
+        fence(Ordering::SeqCst);
+        for (asleep, worker) in shared.asleep.iter().zip(&pool.workers) {
+            if asleep.load(Ordering::Relaxed) && asleep.swap(false, Ordering::Relaxed) {
+                worker.thread().unpark();
+            }
+        }
+        Self(pool)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let shared = &*self.0.shared;
+        let mut joined = shared.word.fetch_and(!OPEN, Ordering::Relaxed) & JOINED;
+        let mut spins = 0;
+        while joined > 0 {
+            spins += 1;
+            if spins % SPINS == 0 {
+                thread::yield_now()
+            } else {
+                std::hint::spin_loop()
+            }
+            joined = shared.word.load(Ordering::Relaxed) & JOINED;
+        }
+        // Pairs with the `Release` of those who left: their results are visible from here on.
+        fence(Ordering::Acquire);
+        let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        shared.busy.store(false, Ordering::Release);
+        if let Some(panic) = panic
+            && !thread::panicking()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Shared {
+    fn take_tasks(&self, tasks: usize, task: &Task<'_>) {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= tasks {
+                return;
+            }
+            task(index);
+        }
+    }
+
+    /// A worker's life.
+    fn work(&self, index: usize) {
+        let mut done = 0;
+        while let Some(word) = self.wait(index, done) {
+            let joined =
+                self.word.compare_exchange(word, word + 1, Ordering::Acquire, Ordering::Relaxed);
+            if joined.is_err() {
+                continue;
+            }
+            done = word / JOB;
+            // SAFETY: this thread joined the open job, so its caller waits and the function lives.
+            let (task, tasks) = unsafe { *self.job.get() };
+            // SAFETY: as above.
+            let task = unsafe { &*task };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(tasks, task))) {
+                // The others need not go on.
+                self.next.store(tasks, Ordering::Relaxed);
+                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+            }
+            self.word.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Waits for an open job other than `done`; `None` when the pool ends.
+    fn wait(&self, index: usize, done: u64) -> Option<u64> {
+        let open = |order| {
+            let word = self.word.load(order);
+            (word & OPEN != 0 && word / JOB != done).then_some(word)
+        };
+        loop {
+            for _ in 0..SPINS {
+                if let Some(word) = open(Ordering::Relaxed) {
+                    return Some(word);
+                }
+                if self.stop.load(Ordering::Relaxed) {
+                    return None;
+                }
+                std::hint::spin_loop();
+            }
+            self.asleep[index].store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if open(Ordering::Relaxed).is_none() && !self.stop.load(Ordering::Relaxed) {
+                thread::park();
+            }
+            self.asleep[index].store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            // A worker catches the panics of tasks, so it has none of its own.
+            worker.join().expect("a worker ends cleanly");
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool of {} threads", self.threads())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_task_runs_once_on_any_number_of_threads() {
+        for threads in [1, 2, 3, 8] {
+            let pool = Pool::new(threads).unwrap();
+            for tasks in [0, 1, 2, 3, 17, 1000] {
+                for _ in 0..50 {
+                    let runs: Vec<_> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+                    pool.run(tasks, &|i| {
+                        runs[i].fetch_add(1, Ordering::Relaxed);
+                    });
+                    assert!(
+                        runs.iter().all(|n| n.load(Ordering::Relaxed) == 1),
+                        "{threads} {tasks}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sleeping_workers_wake_up() {
+        let pool = Pool::new(3).unwrap();
+        for _ in 0..5 {
+            while !pool.shared.asleep.iter().all(|a| a.load(Ordering::Relaxed)) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let met = AtomicUsize::new(0);
+            // Each task waits for the other, so two threads must run them.
+            pool.run(2, &|_| {
+                met.fetch_add(1, Ordering::Relaxed);
+                while met.load(Ordering::Relaxed) < 2 {
+                    thread::yield_now();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn callers_at_the_same_time_do_not_wait_for_each_other() {
+        let pool = Pool::new(2).unwrap();
+        let total = AtomicUsize::new(0);
+        pool.run(2, &|_| {
+            pool.run(10, &|_| {
+                total.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(total.load(Ordering::Relaxed), 20);
+    }
+
+    #[test]
+    fn panics_come_out_and_the_pool_goes_on() {
+        let pool = Pool::new(2).unwrap();
+        for bad in [0, 5, 63] {
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(64, &|i| {
+                    thread::sleep(Duration::from_micros(50));
+                    assert!(i != bad, "task {i} fails");
+                });
+            }));
+            let message = caught.expect_err("the panic comes out");
+            assert_eq!(message.downcast_ref(), Some(&format!("task {bad} fails")));
+        }
+        let ran = AtomicUsize::new(0);
+        pool.run(64, &|_| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(ran.load(Ordering::Relaxed), 64);
+    }
+}
