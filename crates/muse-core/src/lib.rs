@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod contract;
+pub mod engine;
 mod error;
 pub mod model;
 pub mod quant;

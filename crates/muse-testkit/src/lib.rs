@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod close;
+pub mod fake;
 mod golden;
 mod isa;
 pub mod suite;

@@ -1,0 +1,135 @@
+//! What requests may ask for, known before anything runs.
+
+use super::EngineOptions;
+use crate::contract::{Backend, Drafter, KvPool, Request, Segment, Target};
+use crate::{Error, Result, sampler};
+
+/// Bounds of an engine, from its model, its pool and its options.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Tokens of the vocabulary.
+    pub vocab: usize,
+    /// The most tokens of a sequence, prompt and completion: what model and options allow.
+    pub max_positions: u32,
+    /// The most tokens whose K/V the pool can hold at once.
+    pub cache_positions: u32,
+    /// Sequences that run at a time.
+    pub max_active: usize,
+    /// Requests that wait.
+    pub queue: usize,
+    /// Rows of a pass.
+    pub step_rows: usize,
+    /// Rows of a pass whose scores can be had.
+    pub score_rows: usize,
+    /// Guesses a verify carries.
+    pub draft: usize,
+}
+
+impl Limits {
+    /// Derives the bounds.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the parts cannot work together.
+    pub(super) fn new<B: Backend>(
+        target: &dyn Target<B>,
+        drafter: Option<&dyn Drafter<B>>,
+        pool: &dyn KvPool,
+        options: &EngineOptions,
+    ) -> Result<Self> {
+        let (rows, score_rows) = target.limits();
+        let step_rows = options.step_rows.min(rows);
+        let max_active = options.max_active.min(step_rows).min(score_rows);
+        let spec = target.spec();
+        let max_positions =
+            options.max_positions.min(u32::try_from(spec.max_positions).unwrap_or(u32::MAX));
+        for (name, value) in [
+            ("max_active", max_active),
+            ("queue", options.queue),
+            ("chunk_rows", options.chunk_rows),
+            ("mixed_rows", options.mixed_rows),
+            ("max_positions", max_positions as usize),
+        ] {
+            if value == 0 {
+                return Err(Error::Invalid(format!("{name} comes to 0, the engine needs 1")));
+            }
+        }
+        let cache_positions = capacity(pool, max_positions);
+        if cache_positions < 2 {
+            let total = pool.total();
+            return Err(Error::Invalid(format!(
+                "a KV cache of {} full and {} window pages holds no sequence of 2 tokens: give it \
+                 more memory",
+                total.full, total.window
+            )));
+        }
+        let draft = drafter.map_or(0, |d| d.width().min(options.max_draft));
+        Ok(Self {
+            vocab: spec.vocab,
+            max_positions,
+            cache_positions,
+            max_active,
+            queue: options.queue,
+            step_rows,
+            score_rows,
+            draft: draft.min(step_rows.min(score_rows) - 1),
+        })
+    }
+
+    /// The most tokens of a sequence, whoever sets the bound.
+    pub fn positions(&self) -> u32 {
+        self.max_positions.min(self.cache_positions)
+    }
+
+    /// Refuses what can never run.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the numbers, [`Error::Unsupported`] for pictures.
+    pub fn check(&self, request: &Request) -> Result<()> {
+        let mut prompt = 0usize;
+        for segment in &request.prompt {
+            let Segment::Tokens(tokens) = segment else {
+                return Err(Error::Unsupported(
+                    "the prompt holds a picture, this model has no vision tower: send text".into(),
+                ));
+            };
+            prompt += tokens.len();
+            if let Some(token) = tokens.iter().find(|t| t.0 as usize >= self.vocab) {
+                return Err(Error::Invalid(format!(
+                    "the prompt holds token {}, the vocabulary has {} tokens",
+                    token.0, self.vocab
+                )));
+            }
+        }
+        if prompt == 0 {
+            return Err(Error::Invalid("the prompt is empty, it needs at least one token".into()));
+        }
+        if prompt >= self.positions() as usize {
+            return Err(Error::Invalid(format!(
+                "the prompt has {prompt} tokens; prompt and completion together may have {} (the \
+                 model and its settings allow {}, the KV cache holds {}): shorten the prompt",
+                self.positions(),
+                self.max_positions,
+                self.cache_positions
+            )));
+        }
+        if request.max_tokens == Some(0) {
+            return Err(Error::Invalid("max_tokens is 0, expected at least 1".into()));
+        }
+        sampler::validate(&request.sampling, self.vocab)
+    }
+}
+
+/// The longest sequence, up to `most`, that has the pool to itself.
+fn capacity(pool: &dyn KvPool, most: u32) -> u32 {
+    let total = pool.total();
+    let fits = |rows: u32| {
+        let need = pool.worst_case(rows);
+        need.full <= total.full && need.window <= total.window
+    };
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
+}

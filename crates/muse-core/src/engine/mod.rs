@@ -1,0 +1,59 @@
+//! The loop that runs requests: a state machine that reads no clock and owns no thread ([`Loop`]),
+//! and the thread that turns it ([`spawn`]).
+//!
+//! A sequence is its tokens and the rows of them that are in the cache. Whatever it does, prompt,
+//! decode, resumption after it had to make room, a step runs the next rows of it and draws a token
+//! when it ran the last one. Guesses are tokens appended on trial.
+
+mod limits;
+mod schedule;
+mod seq;
+mod step;
+mod thread;
+
+use std::sync::Arc;
+
+use crate::Error;
+
+pub use limits::Limits;
+pub use step::Loop;
+pub use thread::{EngineHandle, Load, spawn};
+
+/// Called with what stopped an engine.
+pub type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
+
+/// How an engine runs.
+#[derive(Clone)]
+pub struct EngineOptions {
+    /// The most tokens of a sequence, prompt and completion; the model's own limit if lower.
+    pub max_positions: u32,
+    /// The most requests that wait.
+    pub queue: usize,
+    /// The most sequences that run at a time.
+    pub max_active: usize,
+    /// The most prompt rows of one sequence in a step.
+    pub chunk_rows: usize,
+    /// The most rows of a step, all sequences together.
+    pub step_rows: usize,
+    /// The most prompt rows of a step in which others decode: bounds the time between tokens.
+    pub mixed_rows: usize,
+    /// The most guesses a verify carries, for all requests; the drafter's width if lower.
+    pub max_draft: usize,
+    /// Told once when the engine stops for good, after every request heard of it.
+    pub on_failure: Option<FailureHook>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            max_positions: u32::MAX,
+            queue: 64,
+            max_active: 16,
+            chunk_rows: 2048,
+            step_rows: 2048,
+            mixed_rows: 512,
+            max_draft: usize::MAX,
+            on_failure: None,
+        }
+    }
+}

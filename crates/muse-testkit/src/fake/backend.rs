@@ -1,0 +1,145 @@
+//! A device that holds rows and chooses tokens, and computes nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use muse_core::contract::{
+    Attention, Backend, KvShape, PageCopy, PickRow, Picked, Place, Rope, Token, WeightView,
+};
+use muse_core::{Result, sampler};
+
+use super::device_fault;
+
+/// Enough of a device for fakes of models, which compute by themselves.
+#[derive(Debug, Default)]
+pub struct FakeBackend {
+    picks: AtomicU64,
+    fail_at: AtomicU64,
+}
+
+/// Rows in memory.
+#[derive(Debug)]
+pub struct FakeBuf {
+    cols: usize,
+    data: Vec<f32>,
+}
+
+impl FakeBackend {
+    /// A device whose `n`-th `pick` from now fails, counted from 1.
+    pub fn fail_at(&self, n: u64) {
+        self.fail_at.store(self.picks.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+}
+
+fn computes_nothing() -> ! {
+    panic!("the fake device computes nothing: use a real backend for a real model")
+}
+
+impl Backend for FakeBackend {
+    type Buf = FakeBuf;
+    type Weight = ();
+    type Kv = ();
+
+    fn alloc(&self, rows: usize, cols: usize) -> Result<FakeBuf> {
+        Ok(FakeBuf { cols, data: vec![0.0; rows * cols] })
+    }
+
+    fn write(&self, buf: &mut FakeBuf, first_row: usize, data: &[f32]) -> Result<()> {
+        buf.data[first_row * buf.cols..][..data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn read(&self, buf: &FakeBuf, first_row: usize, out: &mut [f32]) -> Result<()> {
+        out.copy_from_slice(&buf.data[first_row * buf.cols..][..out.len()]);
+        Ok(())
+    }
+
+    fn copy(
+        &self,
+        from: &FakeBuf,
+        rows: &[u32],
+        to: &mut FakeBuf,
+        first_row: usize,
+        first_col: usize,
+    ) -> Result<()> {
+        for (i, row) in rows.iter().enumerate() {
+            let source = &from.data[*row as usize * from.cols..][..from.cols];
+            let at = (first_row + i) * to.cols + first_col;
+            to.data[at..at + from.cols].copy_from_slice(source);
+        }
+        Ok(())
+    }
+
+    fn pick(&self, scores: &FakeBuf, rows: &[PickRow<'_>], out: &mut Vec<Picked>) -> Result<()> {
+        let n = self.picks.fetch_add(1, Ordering::Relaxed) + 1;
+        if n == self.fail_at.load(Ordering::Relaxed) {
+            return Err(device_fault("choosing tokens"));
+        }
+        for row in rows {
+            out.push(sampler::pick(&scores.data[row.row * scores.cols..][..scores.cols], row));
+        }
+        Ok(())
+    }
+
+    fn load(&self, _: WeightView<'_>) -> Result<()> {
+        computes_nothing()
+    }
+    fn alloc_kv(&self, _: KvShape) -> Result<()> {
+        computes_nothing()
+    }
+    fn copy_pages(&self, (): &mut (), _: &[PageCopy]) -> Result<()> {
+        computes_nothing()
+    }
+    fn save_page(&self, (): &(), _: u32, _: &mut Vec<u8>) -> Result<()> {
+        computes_nothing()
+    }
+    fn load_page(&self, (): &mut (), _: u32, _: &mut &[u8]) -> Result<()> {
+        computes_nothing()
+    }
+    fn embed(&self, (): &(), _: &[Token], _: &mut FakeBuf, _: usize) -> Result<()> {
+        computes_nothing()
+    }
+    fn linear(&self, _: &FakeBuf, _: usize, _: &mut [(&(), &mut FakeBuf)]) -> Result<()> {
+        computes_nothing()
+    }
+    fn rms_norm(
+        &self,
+        _: &FakeBuf,
+        _: usize,
+        _: Option<&FakeBuf>,
+        _: f32,
+        _: &mut FakeBuf,
+    ) -> Result<()> {
+        computes_nothing()
+    }
+    fn head_norm(&self, _: &mut FakeBuf, _: usize, _: &FakeBuf, _: f32) -> Result<()> {
+        computes_nothing()
+    }
+    fn rope(&self, _: &mut FakeBuf, _: &[Place<'_>], _: &Rope) -> Result<()> {
+        computes_nothing()
+    }
+    fn write_kv(&self, (): &mut (), _: &[Place<'_>], _: &FakeBuf, _: &FakeBuf) -> Result<()> {
+        computes_nothing()
+    }
+    fn attend(
+        &self,
+        _: &FakeBuf,
+        (): &(),
+        _: &[Place<'_>],
+        _: &Attention,
+        _: &mut FakeBuf,
+    ) -> Result<()> {
+        computes_nothing()
+    }
+    fn gate(&self, _: &mut FakeBuf, _: usize, _: &FakeBuf) -> Result<()> {
+        computes_nothing()
+    }
+    fn silu_mul(&self, _: &mut FakeBuf, _: usize, _: &FakeBuf) -> Result<()> {
+        computes_nothing()
+    }
+    fn add(&self, _: &mut FakeBuf, _: usize, _: &FakeBuf) -> Result<()> {
+        computes_nothing()
+    }
+    fn scale_cap(&self, _: &mut FakeBuf, _: usize, _: f32, _: Option<f32>) -> Result<()> {
+        computes_nothing()
+    }
+}

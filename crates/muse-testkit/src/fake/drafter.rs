@@ -1,0 +1,150 @@
+//! The fake drafter: guesses right as often as asked, keeps its rows in pages like a real one and
+//! counts every row it finds stale.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use muse_core::Result;
+use muse_core::contract::{
+    Anchor, Backend, Drafter, Guess, Head, Kept, PageCopy, PageGroup, Pages, Token,
+};
+use muse_core::sampler::mix;
+
+use super::FakeModel;
+use super::rows::Cells;
+use super::target::tap;
+
+/// A drafter that peeks at its target.
+pub struct FakeDrafter<B: Backend> {
+    backend: Arc<B>,
+    model: FakeModel,
+    width: usize,
+    reach: u32,
+    hit: f64,
+    rows: Cells,
+    log: Arc<DrafterLog>,
+    trial: Vec<u64>,
+}
+
+/// What a fake drafter noticed.
+#[derive(Debug, Default)]
+pub struct DrafterLog {
+    /// Rows that were not what the target showed at their position, or were never absorbed.
+    pub stale: AtomicU64,
+    /// Rows looked at.
+    pub checked: AtomicU64,
+}
+
+impl<B: Backend> FakeDrafter<B> {
+    /// A drafter of up to `width` guesses, each right with probability `hit` for greedy requests,
+    /// that looks back as far as `reach`.
+    pub fn new(backend: Arc<B>, model: FakeModel, width: usize, reach: u32, hit: f64) -> Self {
+        Self {
+            backend,
+            rows: Cells::new(model.options.window_pages),
+            model,
+            width,
+            reach,
+            hit,
+            log: Arc::default(),
+            trial: Vec::with_capacity(width + 1),
+        }
+    }
+
+    /// What it notices.
+    pub fn log(&self) -> Arc<DrafterLog> {
+        Arc::clone(&self.log)
+    }
+}
+
+/// What is stored of a row: its tap and its position.
+fn cell(tap: f32, position: u32) -> u64 {
+    u64::from(tap.to_bits()) << 32 | u64::from(position)
+}
+
+impl<B: Backend> Drafter<B> for FakeDrafter<B> {
+    fn layers(&self) -> &[usize] {
+        &[0]
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn reach(&self) -> u32 {
+        self.reach
+    }
+
+    fn absorb(&mut self, kept: &[Kept<'_>], taps: &B::Buf) -> Result<()> {
+        for kept in kept {
+            for i in 0..kept.place.rows {
+                let mut value = [0.0];
+                self.backend.read(taps, kept.first_row + i, &mut value)?;
+                let position = kept.place.start + i as u32;
+                let cell = cell(value[0], position);
+                self.rows.put(PageGroup::Window, &kept.place.pages, position, cell);
+            }
+        }
+        Ok(())
+    }
+
+    fn draft(
+        &mut self,
+        anchors: &[Anchor<'_>],
+        _: &dyn Head<B>,
+        out: &mut [Vec<Guess>],
+    ) -> Result<()> {
+        let target = self.model.rows.lock().expect("no panic while it was held");
+        let Self { width, reach, hit, .. } = *self;
+        for (anchor, out) in anchors.iter().zip(out) {
+            let (pages, start) = (&anchor.place.pages, anchor.place.start);
+            for p in start.saturating_sub(reach)..start {
+                let row = self.rows.at(PageGroup::Window, pages, p);
+                let shown = target.window.at(PageGroup::Window, pages, p);
+                let stale = row != cell(tap(shown), p);
+                self.log.stale.fetch_add(u64::from(stale), Ordering::Relaxed);
+                self.log.checked.fetch_add(1, Ordering::Relaxed);
+            }
+            // Its own block's rows: nothing of them may be taken for context later.
+            for p in start..=start + width as u32 {
+                self.rows.put(PageGroup::Window, pages, p, u64::MAX);
+            }
+            out.clear();
+            self.trial.clear();
+            let mut token = anchor.token;
+            for i in 0..anchor.max.min(width) {
+                let position = start + i as u32;
+                let hash =
+                    target.hash(pages, self.model.options.reach, token, position, &self.trial);
+                self.trial.push(hash);
+                let right = self.model.likeliest(hash);
+                let luck = mix(hash, 2) as f64 / u64::MAX as f64;
+                token = if luck < hit {
+                    right
+                } else {
+                    Token((right.0 + 1) % self.model.options.vocab as u32)
+                };
+                out.push(Guess { token, confidence: hit as f32 });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B: Backend> Pages<B> for FakeDrafter<B> {
+    fn copy_pages(&mut self, copies: &[PageCopy]) -> Result<()> {
+        self.rows.copy(PageGroup::Window, copies);
+        Ok(())
+    }
+
+    fn save_page(&self, group: PageGroup, page: u32, out: &mut Vec<u8>) -> Result<()> {
+        if group == PageGroup::Window {
+            self.rows.save(page, out);
+        }
+        Ok(())
+    }
+
+    fn load_page(&mut self, group: PageGroup, page: u32, bytes: &mut &[u8]) -> Result<()> {
+        if group == PageGroup::Window { self.rows.load(page, bytes) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,137 @@
+//! What a seed stands for: an engine and the requests that come to it.
+
+use muse_core::contract::{Sampling, Token};
+use muse_core::engine::EngineOptions;
+use muse_core::sampler::mix;
+use muse_testkit::fake::FakeOptions;
+
+use super::plant::Plant;
+use super::rig::{Ask, Grammar, Setup};
+
+/// Numbers from a seed.
+pub(super) struct Dice {
+    seed: u64,
+    drawn: u64,
+}
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed, drawn: 0 }
+    }
+
+    /// Uniform in `low..=high`.
+    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+        self.drawn += 1;
+        low + mix(self.seed, self.drawn) % (high - low + 1)
+    }
+
+    /// Once in `n`.
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
+        self.between(1, n) == 1
+    }
+
+    fn share(&mut self) -> f64 {
+        self.between(0, 1000) as f64 / 1000.0
+    }
+}
+
+/// A request and its client's ways.
+#[derive(Clone)]
+pub(super) struct Arrival {
+    pub(super) step: u64,
+    pub(super) ask: Ask,
+    /// Steps after the arrival at which it is cancelled.
+    pub(super) cancelled_after: Option<u64>,
+    /// Tokens after which the client leaves.
+    pub(super) leaves_after: Option<usize>,
+    /// Appended to what an earlier request was asked and said: another turn of a conversation.
+    pub(super) follows: Option<usize>,
+}
+
+pub(super) fn setup(dice: &mut Dice, plant: Plant) -> Setup {
+    let width = dice.between(1, 15) as usize;
+    let fake = FakeOptions {
+        full_pages: dice.between(6, 24) as usize,
+        window_pages: dice.between(8, 24) as usize,
+        reach: dice.between(1, 150) as u32,
+        rows: dice.between(48, 200) as usize,
+        score_rows: dice.between(24, 64) as usize,
+        max_positions: 600,
+        peak: dice.between(0, 6) as f32,
+        ..FakeOptions::default()
+    };
+    let drafter = (!dice.one_in(5)).then(|| (width, dice.between(1, 160) as u32, dice.share()));
+    let options = EngineOptions {
+        max_active: dice.between(1, 9) as usize,
+        chunk_rows: dice.between(1, 120) as usize,
+        mixed_rows: dice.between(1, 80) as usize,
+        queue: 1000,
+        ..EngineOptions::default()
+    };
+    Setup { fake, drafter, options, plant }
+}
+
+pub(super) fn arrivals(dice: &mut Dice, setup: &Setup, longest: u64) -> Vec<Arrival> {
+    let count = dice.between(3, 14);
+    let trunks: Vec<Vec<Token>> = (0..3)
+        .map(|_| {
+            let len = dice.between(1, longest - 1);
+            words(dice, setup, len)
+        })
+        .collect();
+    let mut step = 0;
+    (0..count)
+        .map(|i| {
+            step += dice.between(0, 12);
+            let trunk = &trunks[dice.between(0, 2) as usize];
+            let kept = dice.between(1, trunk.len() as u64) as usize;
+            let mut prompt = trunk[..kept].to_vec();
+            let more = dice.between(0, 40).min(longest - 1 - kept as u64);
+            prompt.extend(words(dice, setup, more));
+            Arrival {
+                step,
+                ask: ask(dice, setup, prompt, longest),
+                cancelled_after: dice.one_in(6).then(|| dice.between(0, 30)),
+                leaves_after: dice.one_in(8).then(|| dice.between(1, 20) as usize),
+                follows: (i > 0 && dice.one_in(3)).then(|| dice.between(0, i - 1) as usize),
+            }
+        })
+        .collect()
+}
+
+fn words(dice: &mut Dice, setup: &Setup, count: u64) -> Vec<Token> {
+    (0..count).map(|_| Token(dice.between(0, setup.fake.vocab as u64 - 1) as u32)).collect()
+}
+
+fn ask(dice: &mut Dice, setup: &Setup, prompt: Vec<Token>, longest: u64) -> Ask {
+    let vocab = setup.fake.vocab as u64;
+    let token = |dice: &mut Dice| Token(dice.between(0, vocab - 1) as u32);
+    let room = longest - prompt.len() as u64;
+    let sampling = Sampling {
+        temperature: if dice.one_in(2) { 0.0 } else { dice.between(1, 20) as f32 / 10.0 },
+        top_k: if dice.one_in(2) { 0 } else { dice.between(1, vocab) as u32 },
+        top_p: if dice.one_in(2) { 1.0 } else { dice.share() as f32 },
+        min_p: if dice.one_in(4) { 0.1 } else { 0.0 },
+        repetition_penalty: if dice.one_in(4) { 1.3 } else { 1.0 },
+        frequency_penalty: if dice.one_in(4) { 0.4 } else { 0.0 },
+        presence_penalty: if dice.one_in(4) { 0.7 } else { 0.0 },
+        logit_bias: if dice.one_in(6) { vec![(token(dice), 3.0)] } else { Vec::new() },
+        seed: dice.between(0, u64::MAX - 1),
+    };
+    let grammar = match dice.between(0, 7) {
+        0 => Grammar::Even,
+        1 => Grammar::Forced(dice.between(0, 9) as usize, vec![token(dice), token(dice)]),
+        _ => Grammar::Free,
+    };
+    Ask {
+        prompt,
+        sampling,
+        stop: if dice.one_in(2) { vec![token(dice)] } else { Vec::new() },
+        max_tokens: dice.between(1, room.min(90)) as u32,
+        max_draft: dice.one_in(4).then(|| dice.between(0, 6) as u32),
+        logprobs: dice.one_in(4).then_some(2),
+        grammar,
+        deadline_ms: dice.one_in(8).then(|| dice.between(0, 40)),
+        priority: dice.between(0, 2) as i32 - 1,
+    }
+}

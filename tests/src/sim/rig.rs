@@ -1,0 +1,225 @@
+//! An engine on the fakes, and what its clients hear.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use muse_core::Result;
+use muse_core::contract::{
+    Constraint, Done, Drafter, Event, KvPool, Picked, Request, Sampling, Segment, Sink, Target,
+    Token,
+};
+use muse_core::engine::{EngineOptions, Loop};
+use muse_kv::{Pool, PoolOptions};
+use muse_testkit::fake::{
+    DrafterLog, EvenTokens, FakeBackend, FakeDrafter, FakeModel, FakeOptions, FakeTarget, Forced,
+};
+
+use super::plant::Plant;
+
+/// What a simulated engine is made of.
+#[derive(Clone)]
+pub struct Setup {
+    /// The model and its pages.
+    pub fake: FakeOptions,
+    /// Width, reach and hit rate of the drafter, if there is one.
+    pub drafter: Option<(usize, u32, f64)>,
+    /// How the engine runs.
+    pub options: EngineOptions,
+    /// The fault to plant.
+    pub plant: Plant,
+}
+
+impl Setup {
+    /// A roomy engine with a good drafter.
+    pub fn roomy() -> Self {
+        Self {
+            fake: FakeOptions::default(),
+            drafter: Some((7, 70, 0.8)),
+            options: EngineOptions { chunk_rows: 100, ..EngineOptions::default() },
+            plant: Plant::Nothing,
+        }
+    }
+}
+
+/// An engine and the handles to what it is made of.
+pub struct Rig {
+    /// The engine.
+    pub engine: Loop<FakeBackend>,
+    /// What the drafter noticed.
+    pub log: Arc<DrafterLog>,
+    /// The pass of the target to fail at.
+    pub fail_at: Arc<AtomicU64>,
+}
+
+/// The parts of an engine, for those who join them otherwise.
+pub struct Parts {
+    /// The device.
+    pub backend: Arc<FakeBackend>,
+    /// The model.
+    pub target: Box<dyn Target<FakeBackend>>,
+    /// The drafter.
+    pub drafter: Option<Box<dyn Drafter<FakeBackend>>>,
+    /// The pages.
+    pub pool: Box<dyn KvPool>,
+    /// What the drafter noticed.
+    pub log: Arc<DrafterLog>,
+    /// The pass of the target to fail at.
+    pub fail_at: Arc<AtomicU64>,
+}
+
+impl Setup {
+    /// Builds the parts.
+    pub fn parts(&self) -> Result<Parts> {
+        let backend = Arc::new(FakeBackend::default());
+        let model = FakeModel::new(self.fake);
+        let target = FakeTarget::new(Arc::clone(&backend), model.clone())?;
+        let fail_at = target.fail_at();
+        let drafter = self.drafter.map(|(width, reach, hit)| {
+            FakeDrafter::new(Arc::clone(&backend), model, width, reach, hit)
+        });
+        let log = drafter.as_ref().map(FakeDrafter::log).unwrap_or_default();
+        let (width, reach) = self.drafter.map_or((0, 0), |(width, reach, _)| (width, reach));
+        let pool = Pool::new(PoolOptions {
+            full_pages: self.fake.full_pages,
+            window_pages: self.fake.window_pages,
+            reach: self.plant.reach(self.fake.reach.max(reach)),
+            block: self.options.chunk_rows.max(width + 1) as u32,
+        });
+        Ok(Parts {
+            backend,
+            target: self.plant.target(target),
+            drafter: drafter.map(|drafter| self.plant.drafter(drafter)),
+            pool: self.plant.pool(pool),
+            log,
+            fail_at,
+        })
+    }
+
+    /// Builds the engine.
+    pub fn build(&self) -> Result<Rig> {
+        let Parts { backend, target, drafter, pool, log, fail_at } = self.parts()?;
+        let engine = Loop::new(backend, target, drafter, pool, &self.options)?;
+        Ok(Rig { engine, log, fail_at })
+    }
+}
+
+/// A request that can be made again.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// The prompt.
+    pub prompt: Vec<Token>,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
+    /// Tokens that end it.
+    pub stop: Vec<Token>,
+    /// Most tokens.
+    pub max_tokens: u32,
+    /// Most guesses.
+    pub max_draft: Option<u32>,
+    /// Log-probabilities.
+    pub logprobs: Option<u32>,
+    /// Grammar.
+    pub grammar: Grammar,
+    /// Steps to live.
+    pub deadline_ms: Option<u64>,
+    /// Rank.
+    pub priority: i32,
+}
+
+/// The fake grammars.
+#[derive(Clone, Debug)]
+pub enum Grammar {
+    /// None.
+    Free,
+    /// [`EvenTokens`].
+    Even,
+    /// [`Forced`] after so many free tokens.
+    Forced(usize, Vec<Token>),
+}
+
+impl Ask {
+    /// A greedy request.
+    pub fn greedy(prompt: Vec<Token>, max_tokens: u32) -> Self {
+        Self {
+            prompt,
+            sampling: Sampling::default(),
+            stop: Vec::new(),
+            max_tokens,
+            max_draft: None,
+            logprobs: None,
+            grammar: Grammar::Free,
+            deadline_ms: None,
+            priority: 0,
+        }
+    }
+
+    /// The grammar, at its beginning.
+    pub fn constraint(&self, vocab: usize) -> Option<Box<dyn Constraint>> {
+        match &self.grammar {
+            Grammar::Free => None,
+            Grammar::Even => Some(Box::new(EvenTokens::new(vocab))),
+            Grammar::Forced(free, script) => {
+                Some(Box::new(Forced::new(vocab, *free, script.clone())))
+            }
+        }
+    }
+
+    /// The request.
+    pub fn request(&self, vocab: usize) -> Request {
+        Request {
+            prompt: vec![Segment::Tokens(self.prompt.clone())],
+            sampling: self.sampling.clone(),
+            stop: self.stop.clone(),
+            max_tokens: Some(self.max_tokens),
+            max_draft: self.max_draft,
+            logprobs: self.logprobs,
+            constraint: self.constraint(vocab),
+            deadline: self.deadline_ms.map(std::time::Duration::from_millis),
+            priority: self.priority,
+        }
+    }
+}
+
+/// What a client heard.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// Its tokens.
+    pub tokens: Vec<Picked>,
+    /// `done` of the prefill events.
+    pub prefill: Vec<u32>,
+    /// The ends; there must be one.
+    pub done: Vec<Done>,
+    /// Something came after the end.
+    pub late: bool,
+    /// Leaves after this many tokens.
+    pub leaves_after: Option<usize>,
+}
+
+/// A client.
+pub type Client = Arc<Mutex<Heard>>;
+
+/// A client and its sink.
+pub fn client(leaves_after: Option<usize>) -> (Client, Sink) {
+    let heard = Arc::new(Mutex::new(Heard { leaves_after, ..Heard::default() }));
+    let ear = Arc::clone(&heard);
+    let sink = move |event| {
+        let mut heard = ear.lock().expect("no client panics");
+        heard.late |= !heard.done.is_empty();
+        match event {
+            Event::Prefill { done, .. } => heard.prefill.push(done),
+            Event::Token(picked) => heard.tokens.push(picked),
+            Event::Done(done) => heard.done.push(done),
+        }
+        match heard.leaves_after {
+            Some(n) if heard.tokens.len() >= n => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    };
+    (heard, Box::new(sink))
+}
+
+/// Ids of what was chosen.
+pub fn ids(tokens: &[Picked]) -> Vec<Token> {
+    tokens.iter().map(|picked| picked.token).collect()
+}
