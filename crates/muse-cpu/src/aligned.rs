@@ -66,3 +66,26 @@ impl<T: Plain> DerefMut for Aligned<T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_zero_and_on_a_line() {
+        for len in [0, 1, 15, 16, 1000] {
+            let mut values = Aligned::<f32>::zeroed(len).unwrap();
+            assert_eq!(values.as_ptr().align_offset(LINE_BYTES), 0);
+            assert!(values.iter().all(|&x| x == 0.0) && values.len() == len);
+            values.fill(1.0);
+            assert_eq!(values.iter().sum::<f32>(), len as f32);
+        }
+    }
+
+    #[test]
+    fn too_much_is_refused() {
+        for len in [1 << 50, usize::MAX / 4, usize::MAX] {
+            assert!(matches!(Aligned::<f32>::zeroed(len), Err(Error::Exhausted(_))), "{len}");
+        }
+    }
+}

@@ -98,7 +98,7 @@ impl Kv {
     }
 
     fn range(&self, page: u32, head: usize, rows: Range<usize>) -> Range<usize> {
-        debug_assert!(head < self.shape.kv_heads && rows.end <= PAGE_TOKENS);
+        assert!(head < self.shape.kv_heads && rows.end <= PAGE_TOKENS, "rows of a page's head");
         let first = self.page(page).start + head * PAGE_TOKENS * self.row_bytes;
         first + rows.start * self.row_bytes..first + rows.end * self.row_bytes
     }
@@ -108,5 +108,40 @@ impl fmt::Debug for Kv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let KvShape { pages, kv_heads, head_dim, kind, .. } = self.shape;
         write!(f, "Kv[{pages}, {kv_heads}, {PAGE_TOKENS}, {head_dim}] {kind:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muse_core::contract::{KvType, PageGroup};
+
+    use super::*;
+
+    #[test]
+    fn heads_that_are_no_whole_blocks_are_refused() {
+        let shape = KvShape {
+            group: PageGroup::Full,
+            pages: 1,
+            kv_heads: 1,
+            head_dim: 40,
+            kind: KvType::Q8_0,
+        };
+        let error = Kv::zeroed(shape).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error:?}");
+        assert!(error.to_string().contains("40"), "{error}");
+        assert!(Kv::zeroed(KvShape { kind: KvType::F16, ..shape }).is_ok());
+    }
+
+    #[test]
+    fn a_store_larger_than_memory_is_refused() {
+        let shape = KvShape {
+            group: PageGroup::Full,
+            pages: usize::MAX / 2,
+            kv_heads: 8,
+            head_dim: 128,
+            kind: KvType::F32,
+        };
+        let error = Kv::zeroed(shape).unwrap_err();
+        assert!(matches!(error, Error::Exhausted(_)), "{error:?}");
     }
 }
