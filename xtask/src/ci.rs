@@ -19,7 +19,7 @@ struct Step {
     run: fn(&Shell) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 12] = [
     Step { name: TEST, run: test },
     Step { name: "fmt", run: |sh| done(cmd!(sh, "cargo fmt --all -- --check").run()) },
     Step { name: "tidy", run: |sh| done(tidy::run(sh, &root())) },
@@ -29,7 +29,6 @@ const STEPS: [Step; 13] = [
     Step { name: "golden --check", run: |_| done(golden::run(&root(), true)) },
     Step { name: "doc", run: doc },
     Step { name: "deny", run: jobs::deny },
-    Step { name: "sim", run: |sh| done(jobs::sim(sh, 200, 0)) },
     Step { name: CHAT, run: chat },
     Step { name: "bench --smoke", run: |sh| done(jobs::bench(sh, true)) },
     Step { name: "fuzz --smoke", run: |sh| jobs::fuzz(sh, None, true) },
@@ -50,7 +49,6 @@ pub(crate) fn run(sh: &Shell) -> Result<()> {
             skips.push(format!("{}: {reason}", step.name));
         }
     }
-    skips.extend(skipped_tests(sh)?);
     println!("\nci: passed in {}", seconds(began.elapsed()));
     for (name, time) in times {
         println!("{:>10}  {name}", seconds(time));
@@ -71,18 +69,9 @@ fn seconds(time: Duration) -> String {
 }
 
 fn test(sh: &Shell) -> Result<Outcome> {
-    let log = tools::target_directory(sh)?.join("skipped-tests");
-    sh.remove_path(&log)?;
-    let _log = sh.push_env("MUSE_SKIP_LOG", &log);
     // A missing variant fails, or a machine that never ran it would look tested.
     let _isa = sh.push_env("MUSE_EXPECT_ISA", expected_isa(&cpu_flags()));
     done(cmd!(sh, "sh -c {TEST}").run())
-}
-
-/// Reasons of tests that could not run here.
-fn skipped_tests(sh: &Shell) -> Result<Vec<String>> {
-    let log = tools::target_directory(sh)?.join("skipped-tests");
-    Ok(fs::read_to_string(log).unwrap_or_default().lines().map(str::to_owned).collect())
 }
 
 /// What the first processor can do, from Linux; nothing elsewhere.
