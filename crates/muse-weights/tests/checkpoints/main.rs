@@ -1,0 +1,9 @@
+//! Checkpoints of the tree, dialects of sound files, and broken files.
+
+mod broken_folder;
+mod broken_gguf;
+mod gguf;
+mod huggingface;
+mod inspect;
+mod support;
+mod variants;

@@ -1,0 +1,283 @@
+//! The dialects of sound files: all spellings of one model load to the same model.
+
+use std::path::PathBuf;
+
+use crate::support::*;
+use muse_core::contract::{LayerSpec, TextSpec, WeightSource};
+use muse_core::quant::Format;
+use muse_weights::Checkpoint;
+
+fn text(checkpoint: &Checkpoint) -> &TextSpec {
+    checkpoint.spec().text.as_ref().expect("a text model")
+}
+
+fn gguf(file: &Gguf) -> Checkpoint {
+    open_gguf(file.bytes()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn folder(folder: Folder) -> Checkpoint {
+    open(folder.files()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[track_caller]
+fn assert_same(a: &Checkpoint, b: &Checkpoint) {
+    assert_eq!(a.spec(), b.spec());
+    assert_eq!(a.tensors(), b.tensors());
+    for tensor in a.tensors() {
+        let (a, b) = (a.weight(&tensor.name), b.weight(&tensor.name));
+        assert_eq!(a.expect("a").bytes, b.expect("b").bytes, "{}", tensor.name);
+    }
+}
+
+const PATTERN: &str = "muse-glimmer.attention.sliding_window_pattern";
+
+#[test]
+fn the_window_pattern_as_list_period_or_nothing() {
+    let listed = gguf(&small_text());
+    let sliding = LayerSpec { window: Some(8), rope: true };
+    let full = LayerSpec { window: None, rope: false };
+    assert_eq!(text(&listed).layers, [sliding, sliding, sliding, full]);
+    for pattern in [Key::U32(4), Key::I32(4), Key::U32s(vec![1, 1, 1, 0])] {
+        let mut file = small_text();
+        file.set(PATTERN, pattern);
+        assert_same(&gguf(&file), &listed);
+    }
+    let mut silent = small_text();
+    silent.remove_key(PATTERN);
+    assert_same(&gguf(&silent), &listed);
+    let mut other = small_text();
+    other.set(PATTERN, Key::U32(2));
+    assert_eq!(text(&gguf(&other)).layers, [sliding, full, sliding, full]);
+    let mut none_full = small_text();
+    none_full.set(PATTERN, Key::U32(0));
+    assert_eq!(text(&gguf(&none_full)).layers, [sliding; 4]);
+}
+
+#[test]
+fn the_architecture_with_underscore_and_version_2() {
+    let mut file = small_text();
+    file.version = 2;
+    for (name, _) in &mut file.keys {
+        *name = name.replace("muse-glimmer.", "muse_glimmer.");
+    }
+    file.set("general.architecture", "muse_glimmer".into());
+    assert_same(&gguf(&file), &gguf(&small_text()));
+}
+
+#[test]
+fn another_alignment_and_unpadded_ends() {
+    let mut file = small_text();
+    file.alignment = 256;
+    file.set("general.alignment", Key::U32(256));
+    assert_same(&gguf(&file), &gguf(&small_text()));
+}
+
+#[test]
+fn a_fused_qkv_is_three_tensors() {
+    let mut fused = small_text();
+    for layer in 0..4 {
+        let bytes = ["q", "k", "v"]
+            .map(|name| fused.remove(&format!("blk.{layer}.attn_{name}.weight")).bytes);
+        fused.tensors.push(Tensor {
+            name: format!("blk.{layer}.attn_qkv.weight"),
+            dims: vec![32, 64],
+            kind: 0,
+            bytes: bytes.concat(),
+            shift: 0,
+        });
+    }
+    assert_same(&gguf(&fused), &gguf(&small_text()));
+}
+
+#[test]
+fn rows_of_heads_are_reordered_in_any_format() {
+    let row = |n: u8| vec![n; 34];
+    let mut file = small_text();
+    let q = file.tensor("blk.0.attn_q.weight");
+    q.kind = 8;
+    q.bytes = (0..32).flat_map(row).collect();
+    let checkpoint = gguf(&file);
+    let view = checkpoint.weight("blk.0.attn_q.weight").expect("q");
+    assert_eq!(view.format, Format::Q8_0);
+    let rows: Vec<u8> = view.bytes.iter().step_by(34).copied().collect();
+    let (even, odd) = ((0..16).step_by(2), (1..16).step_by(2));
+    let head: Vec<u8> = even.chain(odd).collect();
+    assert_eq!(rows[..16], head);
+    assert_eq!(rows[16..], head.iter().map(|n| n + 16).collect::<Vec<_>>());
+
+    let norm = checkpoint.weight("blk.0.attn_q_norm.weight").expect("a norm").to_f32();
+    let stored = f32_bytes("blk.0.attn_q_norm.weight", 16);
+    let stored = stored.as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word));
+    let stored: Vec<f32> = stored.collect();
+    assert_eq!(norm, head.iter().map(|&n| stored[usize::from(n)]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_drafter_keeps_its_rows_and_counts_outputs() {
+    let checkpoint = gguf(&small_drafter());
+    let drafter = checkpoint.spec().drafter.as_ref().expect("a drafter");
+    assert_eq!((&drafter.target_layers[..], drafter.reach), (&[0, 2][..], 8));
+    let name = "blk.0.attn_q.weight";
+    assert_eq!(*checkpoint.weight(name).expect("q").bytes, f32_bytes(name, 32 * 32));
+    let mut written_out = small_drafter();
+    written_out.set("dflash.attention.causal", Key::Bool(false));
+    written_out.set("dflash.attention.scale", Key::F32(0.25));
+    written_out.set("dflash.attention.sliding_window_pattern", Key::U32(0));
+    assert_same(&gguf(&written_out), &checkpoint);
+}
+
+#[test]
+fn a_projector_file() {
+    let checkpoint = gguf(&small_projector());
+    let vision = checkpoint.spec().vision.as_ref().expect("a tower");
+    assert_eq!((vision.table, vision.projector, vision.out), ((3, 3), 24, 32));
+    let kernel = checkpoint.weight("v.patch_embd.weight").expect("the kernel");
+    assert_eq!((kernel.rows, kernel.cols), (16, 12));
+    let bias = checkpoint.weight("v.blk.0.attn_k.bias").expect("a bias");
+    assert_eq!((bias.rows, bias.cols), (1, 16));
+}
+
+#[test]
+fn any_part_of_a_split_file_opens_all() {
+    let whole = small_text();
+    let mut parts = [whole.clone(), whole.clone(), whole.clone()];
+    for (number, part) in parts.iter_mut().enumerate() {
+        if number > 0 {
+            part.keys.clear();
+        }
+        part.set("split.no", Key::U32(number as u32));
+        part.set("split.count", Key::U32(3));
+        part.set("split.tensors.count", Key::I32(whole.tensors.len() as i32));
+        let mut i = 0;
+        part.tensors.retain(|_| {
+            i += 1;
+            (i - 1) % 3 == number
+        });
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = |number: usize| format!("small-{:05}-of-00003.gguf", number + 1);
+    for (number, part) in parts.iter().enumerate() {
+        std::fs::write(folder.path().join(name(number)), part.bytes()).expect("written");
+    }
+    for number in 0..3 {
+        let checkpoint = Checkpoint::open(&folder.path().join(name(number)));
+        assert_same(&checkpoint.unwrap_or_else(|error| panic!("{error}")), &gguf(&whole));
+    }
+    std::fs::remove_file(folder.path().join(name(1))).expect("removed");
+    let error = Checkpoint::open(&folder.path().join(name(2))).expect_err("a part is missing");
+    assert!(error.to_string().contains("small-00002-of-00003.gguf"), "{error}");
+}
+
+#[test]
+fn shards_are_one_checkpoint() {
+    let sharded = open(small_target().sharded()).unwrap_or_else(|error| panic!("{error}"));
+    assert_same(&sharded, &folder(small_target()));
+}
+
+#[test]
+fn without_lists_the_pattern_counts_backward() {
+    let checkpoint = folder(small_target());
+    let sliding = LayerSpec { window: Some(8), rope: true };
+    let full = LayerSpec { window: None, rope: false };
+    assert_eq!(text(&checkpoint).layers, [full, sliding, sliding, sliding, full]);
+}
+
+#[test]
+fn mask_and_rotation_are_independent() {
+    let mut target = small_target();
+    let (slide, full) = ("sliding_attention", "full_attention");
+    target.text()["layer_types"] = serde_json::json!([slide, full, slide, full, slide]);
+    target.text()["layer_rope_theta"] = serde_json::json!([0, 0, 500_000.0, 500_000.0, null]);
+    let layer = |window, rope| LayerSpec { window, rope };
+    assert_eq!(
+        text(&folder(target)).layers,
+        [
+            layer(Some(8), false),
+            layer(None, false),
+            layer(Some(8), true),
+            layer(None, true),
+            layer(Some(8), false),
+        ]
+    );
+}
+
+#[test]
+fn sampling_and_stops() {
+    let mut target = small_target();
+    assert_eq!(folder(target.clone()).generation().stop, [3]);
+    target.config["eos_token_id"] = serde_json::json!([3, 5]);
+    assert_eq!(folder(target.clone()).generation().stop, [3, 5]);
+    let published = r#"{"do_sample": true, "temperature": 1.0, "top_p": 0.95, "top_k": 64,
+        "eos_token_id": [5, 3]}"#;
+    let mut sampled = target.clone();
+    sampled.other("generation_config.json", published);
+    let sampled = folder(sampled);
+    let generation = sampled.generation();
+    assert_eq!((generation.temperature, generation.top_p), (Some(1.0), Some(0.95)));
+    assert_eq!((generation.top_k, &generation.stop[..]), (Some(64), &[5, 3][..]));
+    target.other("generation_config.json", r#"{"do_sample": false, "temperature": 1.0}"#);
+    assert_eq!(folder(target).generation().temperature, Some(0.0));
+}
+
+#[test]
+fn the_end_of_a_message_never_stops() {
+    let mut file = small_text();
+    assert_eq!(gguf(&file).generation().stop, [3, 5]);
+    assert_eq!(text(&gguf(&file)).image_token, Some(6));
+    file.set("tokenizer.ggml.eos_token_id", Key::U32(4));
+    assert_eq!(gguf(&file).generation().stop, [5, 3]);
+}
+
+#[test]
+fn tensors_without_effect_are_ignored() {
+    let mut file = small_text();
+    file.tensors.push(Tensor {
+        name: "rope_freqs.weight".to_owned(),
+        dims: vec![8],
+        kind: 0,
+        bytes: [1.0_f32; 8].iter().flat_map(|one| one.to_le_bytes()).collect(),
+        shift: 0,
+    });
+    assert_eq!(gguf(&file).ignored(), ["rope_freqs.weight"]);
+    let mut target = small_target();
+    let buffer = "model.language_model.rotary_emb.inv_freq";
+    target.tensors.push(HfTensor::f32(buffer, &[8]));
+    assert_eq!(folder(target).ignored(), [buffer]);
+}
+
+#[test]
+fn half_precision_weights() {
+    let mut target = small_target();
+    let name = "model.language_model.layers.0.input_layernorm.weight";
+    *target.tensor(name) = HfTensor {
+        name: name.to_owned(),
+        dtype: "F16",
+        shape: vec![32],
+        bytes: [0x00, 0x3c].repeat(32),
+    };
+    let checkpoint = folder(target);
+    let norm = checkpoint.weight("blk.0.attn_norm.weight").expect("a norm");
+    assert_eq!((norm.format, norm.to_f32()), (Format::F32, vec![2.0; 32]));
+}
+
+#[test]
+fn the_scale_of_queries_comes_from_the_settings_once() {
+    let mut target = small_target();
+    target.text()["qk_scale_factor"] = 2.5.into();
+    let checkpoint = folder(target);
+    for (name, value) in [("q", 2.5), ("k", 1.0)] {
+        let norm = checkpoint.weight(&format!("blk.1.attn_{name}_norm.weight")).expect("a norm");
+        assert_eq!(norm.to_f32(), [value; 16]);
+    }
+}
+
+#[test]
+fn files_that_are_part_of_the_program() {
+    static CONFIG: &[u8] = include_bytes!("../../../muse-serve/assets/nano/assistant/config.json");
+    static WEIGHTS: &[u8] =
+        include_bytes!("../../../muse-serve/assets/nano/assistant/model.safetensors");
+    let files = [("config.json", CONFIG), ("model.safetensors", WEIGHTS)];
+    let checkpoint = Checkpoint::from_memory(&files).expect("nano's drafter");
+    let folder: PathBuf = muse_testkit::nano_dir().join("assistant");
+    assert_same(&checkpoint, &Checkpoint::open(&folder).expect("nano's drafter"));
+}
