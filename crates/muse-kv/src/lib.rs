@@ -15,5 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod pool;
+mod prefix;
+mod seq;
 
 pub use pool::{Pool, PoolOptions};

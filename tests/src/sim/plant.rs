@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, Backend, Drafter, Guess, Head, Kept, KvPool, PageCopy, PageCount, PageGroup, PageKey,
-    PageTable, Pages, SeqId, Target,
+    Anchor, Drafter, Guess, Head, Kept, KvPool, PageCopy, PageCount, PageGroup, PageKey, PageTable,
+    Pages, SeqId, Span, Target, TextSpec, Token,
 };
 use muse_kv::Pool;
-use muse_testkit::fake::{FakeBackend, FakeDrafter, FakeTarget};
+use muse_testkit::fake::{FakeBackend, FakeBuf, FakeDrafter, FakeTarget};
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,19 +23,21 @@ pub enum Plant {
     RowTooFew,
     /// The drafter sometimes sees nothing of a step.
     StaleRows,
+    /// Shared pages are not copied before they are written.
+    NoCopies,
 }
 
 impl Plant {
     /// All faults.
-    pub const ALL: [Self; 4] =
-        [Self::NarrowWindow, Self::EarlyFree, Self::RowTooFew, Self::StaleRows];
+    pub const ALL: [Self; 5] =
+        [Self::NarrowWindow, Self::EarlyFree, Self::RowTooFew, Self::StaleRows, Self::NoCopies];
 
     pub(super) fn reach(self, reach: u32) -> u32 {
         if self == Self::NarrowWindow { reach - 1 } else { reach }
     }
 
     pub(super) fn target(self, target: FakeTarget<FakeBackend>) -> Box<dyn Target<FakeBackend>> {
-        Box::new(target)
+        if self == Self::NoCopies { Box::new(Lazy(target)) } else { Box::new(target) }
     }
 
     pub(super) fn drafter(self, inner: FakeDrafter<FakeBackend>) -> Box<dyn Drafter<FakeBackend>> {
@@ -52,6 +54,55 @@ impl Plant {
             Self::EarlyFree => Box::new(Careless { inner, tables: BTreeMap::new() }),
             _ => Box::new(inner),
         }
+    }
+}
+
+/// A target that copies nothing.
+struct Lazy(FakeTarget<FakeBackend>);
+
+impl Target<FakeBackend> for Lazy {
+    fn spec(&self) -> &TextSpec {
+        self.0.spec()
+    }
+
+    fn limits(&self) -> (usize, usize) {
+        self.0.limits()
+    }
+
+    fn forward(&mut self, batch: &[Span<'_, FakeBackend>]) -> Result<()> {
+        self.0.forward(batch)
+    }
+
+    fn scores(&self) -> &FakeBuf {
+        self.0.scores()
+    }
+
+    fn taps(&self) -> &FakeBuf {
+        self.0.taps()
+    }
+}
+
+impl Head<FakeBackend> for Lazy {
+    fn embed(&self, ids: &[Token], out: &mut FakeBuf) -> Result<()> {
+        self.0.embed(ids, out)
+    }
+
+    fn unembed(&self, hidden: &FakeBuf, rows: usize, scores: &mut FakeBuf) -> Result<()> {
+        self.0.unembed(hidden, rows, scores)
+    }
+}
+
+impl Pages<FakeBackend> for Lazy {
+    fn copy_pages(&mut self, _: &[PageCopy]) -> Result<()> {
+        Ok(())
+    }
+
+    fn save_page(&self, group: PageGroup, page: u32, out: &mut Vec<u8>) -> Result<()> {
+        self.0.save_page(group, page, out)
+    }
+
+    fn load_page(&mut self, group: PageGroup, page: u32, bytes: &mut &[u8]) -> Result<()> {
+        self.0.load_page(group, page, bytes)
     }
 }
 
@@ -75,7 +126,7 @@ impl Drafter<FakeBackend> for Forgetful {
         self.inner.reach()
     }
 
-    fn absorb(&mut self, kept: &[Kept<'_>], taps: &<FakeBackend as Backend>::Buf) -> Result<()> {
+    fn absorb(&mut self, kept: &[Kept<'_>], taps: &FakeBuf) -> Result<()> {
         self.steps += 1;
         let mut kept = kept.to_vec();
         if self.skips && self.steps.is_multiple_of(5) {

@@ -1,0 +1,219 @@
+//! The tree of prefixes that are in the cache: a node is one page of rows behind the pages of its
+//! ancestors. Only complete pages have children.
+
+use muse_core::contract::{PAGE_TOKENS, PageKey, Token};
+
+/// No node, no page: the root's number too.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Nodes by the number of their full page, and the keys of every row of every full page, whether
+/// it is in the tree yet or not.
+pub(crate) struct Tree {
+    nodes: Vec<Node>,
+    keys: Vec<PageKey>,
+    first_root: u32,
+    /// Nodes that no sequence uses, and those whose window page none does.
+    pub(crate) idle: usize,
+    pub(crate) idle_windows: usize,
+    clock: u64,
+}
+
+#[derive(Clone)]
+struct Node {
+    linked: bool,
+    /// Leading rows that hold something.
+    rows: usize,
+    parent: u32,
+    first_child: u32,
+    next: u32,
+    /// Its page of the window group, while it is there.
+    window: u32,
+    /// Sequences whose rows it holds, and those of them that still see its window page.
+    users: u32,
+    window_users: u32,
+    used: u64,
+    window_used: u64,
+}
+
+const UNLINKED: Node = Node {
+    linked: false,
+    rows: 0,
+    parent: NONE,
+    first_child: NONE,
+    next: NONE,
+    window: NONE,
+    users: 0,
+    window_users: 0,
+    used: 0,
+    window_used: 0,
+};
+
+impl Tree {
+    pub(crate) fn new(full_pages: usize) -> Self {
+        Self {
+            nodes: vec![UNLINKED; full_pages],
+            keys: vec![PageKey::Token(Token(0)); full_pages * PAGE_TOKENS],
+            first_root: NONE,
+            idle: 0,
+            idle_windows: 0,
+            clock: 0,
+        }
+    }
+
+    fn node(&self, id: u32) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    fn node_mut(&mut self, id: u32) -> &mut Node {
+        &mut self.nodes[id as usize]
+    }
+
+    /// Keys of the rows of a full page.
+    pub(crate) fn keys(&self, page: u32) -> &[PageKey] {
+        &self.keys[page as usize * PAGE_TOKENS..][..PAGE_TOKENS]
+    }
+
+    pub(crate) fn set_key(&mut self, page: u32, row: usize, key: PageKey) {
+        self.keys[page as usize * PAGE_TOKENS + row] = key;
+    }
+
+    pub(crate) fn copy_keys(&mut self, from: u32, to: u32, rows: usize) {
+        let from = from as usize * PAGE_TOKENS;
+        self.keys.copy_within(from..from + rows, to as usize * PAGE_TOKENS);
+    }
+
+    pub(crate) fn window(&self, id: u32) -> u32 {
+        self.node(id).window
+    }
+
+    /// Leading rows of a node that hold something.
+    pub(crate) fn rows(&self, id: u32) -> usize {
+        self.node(id).rows
+    }
+
+    pub(crate) fn users(&self, id: u32) -> u32 {
+        self.node(id).users
+    }
+
+    fn children(&self, parent: u32) -> impl Iterator<Item = u32> {
+        let first = if parent == NONE { self.first_root } else { self.node(parent).first_child };
+        let some = |id: u32| (id != NONE).then_some(id);
+        std::iter::successors(some(first), move |&id| some(self.node(id).next))
+    }
+
+    /// The child of `parent` that shares most leading rows with `keys`, and how many.
+    pub(crate) fn closest(&self, parent: u32, keys: &[PageKey]) -> (u32, usize) {
+        let mut best = (NONE, 0);
+        for id in self.children(parent) {
+            let rows = &self.keys(id)[..self.node(id).rows];
+            let shared = rows.iter().zip(keys).take_while(|(a, b)| a == b).count();
+            if shared > best.1 {
+                best = (id, shared);
+            }
+        }
+        best
+    }
+
+    /// Puts a page into the tree, with one user of it and of its window page.
+    pub(crate) fn link(&mut self, parent: u32, page: u32, window: u32, rows: usize) {
+        assert!(!self.node(page).linked, "page {page} is in the tree already");
+        let first = if parent == NONE { self.first_root } else { self.node(parent).first_child };
+        *self.node_mut(page) = Node {
+            linked: true,
+            rows,
+            parent,
+            next: first,
+            window,
+            users: 1,
+            window_users: u32::from(window != NONE),
+            ..UNLINKED
+        };
+        *self.first_of(parent) = page;
+    }
+
+    fn first_of(&mut self, parent: u32) -> &mut u32 {
+        if parent == NONE { &mut self.first_root } else { &mut self.node_mut(parent).first_child }
+    }
+
+    /// Takes an unused, childless node out. Its full page is free; returns its window page.
+    pub(crate) fn unlink(&mut self, id: u32) -> u32 {
+        let node = self.node(id).clone();
+        assert!(node.linked && node.users == 0 && node.first_child == NONE, "node {id} is in use");
+        let before = self.children(node.parent).find(|&other| self.node(other).next == id);
+        match before {
+            Some(before) => self.node_mut(before).next = node.next,
+            None => *self.first_of(node.parent) = node.next,
+        }
+        *self.node_mut(id) = UNLINKED;
+        self.idle -= 1;
+        self.idle_windows -= usize::from(node.window != NONE);
+        node.window
+    }
+
+    /// An unused leaf below `id`, which has children.
+    pub(crate) fn leaf_below(&self, id: u32) -> Option<u32> {
+        let deeper = |&id: &u32| Some(self.node(id).first_child).filter(|&child| child != NONE);
+        std::iter::successors(deeper(&id), deeper).last()
+    }
+
+    /// The leaf that went unused longest. A scan: rare beside the 64 rows it makes place for.
+    pub(crate) fn oldest_leaf(&self) -> Option<u32> {
+        let idle = |node: &Node| node.linked && node.users == 0 && node.first_child == NONE;
+        let ids = (0..self.nodes.len() as u32).filter(|&id| idle(self.node(id)));
+        ids.min_by_key(|&id| self.node(id).used)
+    }
+
+    /// The node whose window page went unused longest.
+    pub(crate) fn oldest_window(&self) -> Option<u32> {
+        let idle = |node: &Node| node.linked && node.window != NONE && node.window_users == 0;
+        let ids = (0..self.nodes.len() as u32).filter(|&id| idle(self.node(id)));
+        ids.min_by_key(|&id| self.node(id).window_used)
+    }
+
+    /// Takes the unused window page of a node away.
+    pub(crate) fn take_window(&mut self, id: u32) -> u32 {
+        let node = self.node_mut(id);
+        assert!(node.window != NONE && node.window_users == 0, "window page of {id} is in use");
+        self.idle_windows -= 1;
+        std::mem::replace(&mut self.node_mut(id).window, NONE)
+    }
+
+    /// Gives a node that lost it a window page, with one user.
+    pub(crate) fn give_window(&mut self, id: u32, page: u32) {
+        let node = self.node_mut(id);
+        assert!(node.window == NONE && node.window_users == 0, "node {id} has a window page");
+        node.window = page;
+        node.window_users = 1;
+    }
+
+    pub(crate) fn hold(&mut self, id: u32) {
+        let node = self.node_mut(id);
+        node.users += 1;
+        self.idle -= usize::from(self.node(id).users == 1);
+    }
+
+    pub(crate) fn release(&mut self, id: u32) {
+        self.clock += 1;
+        let clock = self.clock;
+        let node = self.node_mut(id);
+        node.users -= 1;
+        node.used = clock;
+        self.idle += usize::from(self.node(id).users == 0);
+    }
+
+    pub(crate) fn hold_window(&mut self, id: u32) {
+        let node = self.node_mut(id);
+        assert!(node.window != NONE, "the window page of {id} is gone");
+        node.window_users += 1;
+        self.idle_windows -= usize::from(self.node(id).window_users == 1);
+    }
+
+    pub(crate) fn release_window(&mut self, id: u32) {
+        self.clock += 1;
+        let clock = self.clock;
+        let node = self.node_mut(id);
+        node.window_users -= 1;
+        node.window_used = clock;
+        self.idle_windows += usize::from(self.node(id).window_users == 0);
+    }
+}

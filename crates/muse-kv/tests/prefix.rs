@@ -1,0 +1,117 @@
+//! What is found again: trunks, branches, edits, and what eviction and the window leave of them.
+
+use muse_core::contract::{KvPool, PageCopy, PageGroup, PageKey, SeqId, Token};
+use muse_kv::{Pool, PoolOptions};
+
+const WIDE: PoolOptions = PoolOptions { full_pages: 64, window_pages: 64, reach: 100, block: 64 };
+
+fn keys(tokens: impl IntoIterator<Item = u32>) -> Vec<PageKey> {
+    tokens.into_iter().map(|id| PageKey::Token(Token(id))).collect()
+}
+
+/// Runs a whole sequence a page at a time and leaves it open. Returns the rows found.
+fn run(pool: &mut Pool, seq: u64, keys: &[PageKey]) -> u32 {
+    let seq = SeqId(seq);
+    let cached = pool.open(seq, keys).expect("opens");
+    for chunk in keys[cached as usize..].chunks(64) {
+        let end = pool.len(seq) + chunk.len() as u32;
+        pool.reserve(seq, end, &mut Vec::new()).expect("fits");
+        pool.commit(seq, chunk);
+    }
+    cached
+}
+
+#[test]
+fn another_turn_runs_only_what_is_new() {
+    let mut pool = Pool::new(WIDE);
+    let mut talk = keys(0..1000);
+    assert_eq!(run(&mut pool, 1, &talk), 0);
+    pool.close(SeqId(1));
+    talk.extend(keys(5000..5020));
+    assert_eq!(run(&mut pool, 2, &talk), 1000);
+}
+
+#[test]
+fn the_last_row_always_runs() {
+    let mut pool = Pool::new(WIDE);
+    for (seq, len, expect) in [(1, 128, 0), (2, 128, 127), (3, 129, 128), (4, 65, 64), (5, 64, 63)]
+    {
+        assert_eq!(run(&mut pool, seq, &keys(0..len)), expect, "sequence {seq}");
+        pool.close(SeqId(seq));
+    }
+}
+
+#[test]
+fn open_sequences_share_their_trunk() {
+    let mut pool = Pool::new(WIDE);
+    let branch = |id: u32| keys((0..300).chain(id..id + 50));
+    run(&mut pool, 1, &branch(1000));
+    // Whole pages of an open sequence are shared; its last one is still its own.
+    assert_eq!(run(&mut pool, 2, &branch(2000)), 256 + 44);
+    assert_eq!(pool.pages(SeqId(1)).full[..4], pool.pages(SeqId(2)).full[..4]);
+    assert_ne!(pool.pages(SeqId(1)).full[4], pool.pages(SeqId(2)).full[4]);
+}
+
+#[test]
+fn an_edit_shares_what_is_before_it() {
+    let mut pool = Pool::new(WIDE);
+    run(&mut pool, 1, &keys(0..400));
+    pool.close(SeqId(1));
+    let mut edited = keys(0..400);
+    edited[0] = PageKey::Token(Token(77));
+    assert_eq!(run(&mut pool, 2, &edited), 0, "the first row differs");
+    let mut edited = keys(0..400);
+    edited[200] = PageKey::Token(Token(77));
+    let seq = SeqId(3);
+    assert_eq!(pool.open(seq, &edited).expect("opens"), 200);
+    let mut copies: Vec<PageCopy> = Vec::new();
+    let shared = pool.pages(seq).full[3];
+    pool.reserve(seq, 201, &mut copies).expect("fits");
+    assert_eq!(copies.len(), 2, "a page of each group is copied before it is written");
+    assert!(copies.iter().all(|copy| copy.rows == 8));
+    assert_eq!((copies[0].group, copies[0].from), (PageGroup::Full, shared));
+    assert_eq!(pool.pages(seq).full[3], copies[0].to);
+}
+
+#[test]
+fn sequences_that_come_to_the_same_rows_keep_one_page() {
+    let mut pool = Pool::new(WIDE);
+    let same = keys(0..128);
+    for seq in [SeqId(1), SeqId(2)] {
+        pool.open(seq, &same).expect("opens");
+        pool.reserve(seq, 128, &mut Vec::new()).expect("fits");
+    }
+    pool.commit(SeqId(1), &same);
+    pool.commit(SeqId(2), &same);
+    assert_eq!(pool.pages(SeqId(1)).full, pool.pages(SeqId(2)).full);
+    assert_eq!(pool.free().full, 62);
+}
+
+#[test]
+fn the_prefix_unused_longest_goes_first() {
+    let mut pool = Pool::new(PoolOptions { full_pages: 6, window_pages: 6, ..WIDE });
+    run(&mut pool, 1, &keys(0..128));
+    pool.close(SeqId(1));
+    run(&mut pool, 2, &keys(1000..1128));
+    pool.close(SeqId(2));
+    assert_eq!(run(&mut pool, 3, &keys(0..128)), 127);
+    pool.close(SeqId(3));
+    // Four pages are wanted and two are free: the second talk makes place.
+    run(&mut pool, 4, &keys(2000..2200));
+    pool.close(SeqId(4));
+    assert_eq!(pool.open(SeqId(5), &keys(0..128)).expect("opens"), 127);
+    assert_eq!(pool.open(SeqId(6), &keys(1000..1128)).expect("opens"), 0);
+}
+
+#[test]
+fn a_prefix_without_its_window_is_not_taken_up() {
+    // A window of two pages: the trunk's first pages are there, their window rows are not.
+    let mut pool = Pool::new(PoolOptions { full_pages: 40, window_pages: 6, ..WIDE });
+    run(&mut pool, 1, &keys(0..640));
+    pool.close(SeqId(1));
+    let at_end = keys((0..640).chain(7000..7010));
+    assert_eq!(run(&mut pool, 2, &at_end), 640, "the end can be taken up");
+    let mut middle = keys(0..640);
+    middle[230] = PageKey::Token(Token(77));
+    assert_eq!(pool.open(SeqId(3), &middle).expect("opens"), 0, "the middle cannot");
+}
