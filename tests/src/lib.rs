@@ -1,4 +1,10 @@
 //! Shared pieces of the tests that join several crates.
 #![forbid(unsafe_code)]
 
+pub mod bent;
+pub mod chats;
+pub mod checkpoint;
+pub mod compare;
+pub mod edited;
+pub mod run;
 pub mod sim;

@@ -1,0 +1,195 @@
+//! The comparisons with the reference outputs: golden tests ask for small differences, mutations
+//! for large ones.
+
+use muse_core::Result;
+use muse_core::contract::{Backend, Drafter, KvPool, Scores, Target, Token, WeightSource};
+use muse_testkit::{Golden, max_abs_diff};
+
+use crate::run::{Heard, Pair};
+
+/// How far a text model is from the reference.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TextDifference {
+    /// Largest difference of a score.
+    pub logits: f32,
+    /// Largest difference of a hidden value, relative to the largest of its row.
+    pub hidden: f32,
+    /// Positions whose best token is another.
+    pub argmax: usize,
+}
+
+/// Runs the prompts of a golden file, `last` naming their scores (`logits_last…`) and `hidden`
+/// their hidden states, in one pass each. The pair must tap every layer.
+pub fn text<B: Backend>(
+    pair: &mut Pair<B>,
+    source: &dyn WeightSource,
+    golden: &Golden,
+    prompts: &[&str],
+) -> Result<TextDifference> {
+    let mut worst = TextDifference::default();
+    for prompt in prompts {
+        let ids = golden.tokens(&format!("{prompt}.ids"));
+        let run = pair.open(&ids)?;
+        pair.pass(&[(&run, &ids, Scores::All)])?;
+        let scores = pair.read_scores(ids.len())?;
+        let named = |part: &str| {
+            let start = format!("{prompt}.{part}");
+            golden.names().into_iter().find(|name| name.starts_with(&start))
+        };
+        let (_, want) = golden.floats(named("logits_last").expect("scores of every prompt"));
+        let got = &scores[scores.len() - want.len()..];
+        worst.logits = worst.logits.max(max_abs_diff(got, want));
+        let best = pair.best(0..ids.len())?;
+        let want = golden.tokens(&format!("{prompt}.argmax"));
+        worst.argmax += best.iter().zip(&want).filter(|(a, b)| a != b).count();
+        if let Some(name) = named("hidden") {
+            let difference = hidden(pair, source, &ids, golden.floats(name))?;
+            worst.hidden = worst.hidden.max(difference);
+        }
+        pair.pool.close(run.seq);
+    }
+    Ok(worst)
+}
+
+/// Compares `[layers + 1, last rows, hidden]`: the normed embedding, the layers' outputs, and in
+/// the place of the last layer's output the final norm's.
+fn hidden<B: Backend>(
+    pair: &Pair<B>,
+    source: &dyn WeightSource,
+    ids: &[Token],
+    (shape, want): &(Vec<usize>, Vec<f32>),
+) -> Result<f32> {
+    let [entries, last, width] = shape[..] else { panic!("hidden states are {shape:?}") };
+    let (rows, layers) = (ids.len(), entries - 1);
+    let spec = pair.target.spec();
+    let mut taps = vec![0.0; rows * layers * width];
+    pair.backend.read(pair.target.taps(), 0, &mut taps)?;
+    let root = |row: &[f32]| {
+        let mean = row.iter().map(|x| x * x).sum::<f32>() / row.len() as f32;
+        (mean + spec.norm_eps).sqrt()
+    };
+    let embeddings = source.weight("token_embd.weight")?.to_f32();
+    let final_norm = source.weight("output_norm.weight")?.to_f32();
+    let mut worst = 0.0_f32;
+    for entry in 0..entries {
+        for row in 0..last {
+            let position = rows - last + row;
+            let tap = |layer: usize| &taps[(position * layers + layer) * width..][..width];
+            let got: Vec<f32> = if entry == 0 {
+                let raw = &embeddings[ids[position].0 as usize * width..][..width];
+                raw.iter().map(|x| x / root(raw)).collect()
+            } else if entry < layers {
+                tap(entry - 1).to_vec()
+            } else {
+                let row = tap(layers - 1);
+                row.iter().zip(&final_norm).map(|(x, w)| x / root(row) * w).collect()
+            };
+            let want = &want[(entry * last + row) * width..][..width];
+            let largest = want.iter().fold(0.0_f32, |m, x| m.max(x.abs()));
+            worst = worst.max(max_abs_diff(&got, want) / largest);
+        }
+    }
+    Ok(worst)
+}
+
+/// How far a drafter is from the reference.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DraftDifference {
+    /// Largest difference of the large model's hidden rows that go in.
+    pub context: f32,
+    /// Largest difference of the block's embeddings.
+    pub noise: f32,
+    /// Largest difference of a hidden row behind the final norm.
+    pub hidden: f32,
+    /// Largest difference of a raw score.
+    pub logits: f32,
+    /// Guesses that differ.
+    pub guesses: usize,
+}
+
+impl DraftDifference {
+    /// Takes the larger of each.
+    fn widen(&mut self, other: Self) {
+        self.context = self.context.max(other.context);
+        self.noise = self.noise.max(other.noise);
+        self.hidden = self.hidden.max(other.hidden);
+        self.logits = self.logits.max(other.logits);
+        self.guesses += other.guesses;
+    }
+}
+
+/// A drafted completion beside the reference's.
+pub struct DraftTrace {
+    /// Over the rounds that the reference noted.
+    pub difference: DraftDifference,
+    /// Prompt and completion.
+    pub tokens: Vec<Token>,
+    /// Guesses kept, by round.
+    pub accepted: Vec<usize>,
+}
+
+/// Follows the reference through at most `rounds` rounds of a drafted completion, greedy and
+/// without stop tokens. `norm_embeddings` is the fault of [`Heard::norm_embeddings`].
+pub fn draft<B: Backend>(
+    pair: &mut Pair<B>,
+    golden: &Golden,
+    prompt: &str,
+    rounds: usize,
+    norm_embeddings: Option<f32>,
+) -> Result<DraftTrace> {
+    let ids = golden.tokens(&format!("{prompt}.ids"));
+    let end = golden.tokens(&format!("{prompt}.greedy")).len();
+    let width = pair.drafter.as_ref().expect("a drafter").width();
+    let mut run = pair.open(&ids)?;
+    pair.prefill(&mut run, ids.len())?;
+    let (mut difference, mut accepted) = (DraftDifference::default(), Vec::new());
+    let mut kept = ids.len();
+    // The reference drafts nothing for the very last token.
+    while accepted.len() < rounds && run.tokens.len() + 1 < end {
+        let name = |part: &str| format!("{prompt}.round{}.{part}", accepted.len());
+        if golden.names().contains(&name("context").as_str()) {
+            let (shape, want) = golden.floats(&name("context"));
+            let mut taps = vec![0.0; kept * shape[1]];
+            pair.backend.read(pair.target.taps(), 0, &mut taps)?;
+            let context = max_abs_diff(&taps[taps.len() - want.len()..], want);
+            difference.widen(DraftDifference { context, ..DraftDifference::default() });
+        }
+        let mut heard = Heard { norm_embeddings, ..Heard::default() };
+        let guesses = pair.draft(&run, width, &mut heard)?;
+        if golden.names().contains(&name("draft").as_str()) {
+            difference.widen(block(&heard, &guesses, golden, &name));
+        }
+        accepted.push(pair.verify(&mut run, &guesses)?);
+        kept = accepted[accepted.len() - 1] + 1;
+    }
+    if run.tokens.len() < end && accepted.len() < rounds {
+        pair.verify(&mut run, &[])?;
+    }
+    run.tokens.truncate(end);
+    pair.pool.close(run.seq);
+    Ok(DraftTrace { difference, tokens: run.tokens, accepted })
+}
+
+fn block(
+    heard: &Heard,
+    guesses: &[Token],
+    golden: &Golden,
+    name: &impl Fn(&str) -> String,
+) -> DraftDifference {
+    let mut difference = DraftDifference::default();
+    if golden.names().contains(&name("noise").as_str()) {
+        let (_, want) = golden.floats(&name("noise"));
+        difference.noise = max_abs_diff(&heard.noise[..want.len()], want);
+    }
+    // Row 0 is the anchor's own, which guesses nothing.
+    let (shape, want) = golden.floats(&name("hidden"));
+    difference.hidden = max_abs_diff(&heard.hidden, &want[shape[1]..]);
+    let (shape, want) = golden.floats(&name("logits"));
+    let vocab = shape[1];
+    let step = if shape[0] == guesses.len() { 1 } else { 7 };
+    let got: Vec<f32> = heard.logits.chunks(vocab).step_by(step).flatten().copied().collect();
+    difference.logits = max_abs_diff(&got, want);
+    let want = golden.tokens(&name("draft"));
+    difference.guesses = guesses.iter().zip(&want).filter(|(a, b)| a != b).count();
+    difference
+}

@@ -1,0 +1,316 @@
+//! A large model with its drafter and a pool, driven by hand: what a test sees that the engine
+//! hides. One greedy sequence at a time, or several in one pass.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use muse_core::Result;
+use muse_core::contract::{
+    Anchor, Backend, Drafter, Head, History, Kept, KvPool, KvType, PageKey, Pages, PickRow, Place,
+    Rows, Sampling, Scores, SeqId, Span, Target, Token, WeightSource,
+};
+use muse_core::model::{Model, ModelOptions};
+use muse_dflash::{Dflash, DflashOptions};
+use muse_kv::{Pool, PoolOptions};
+
+/// The most rows and score rows of a pass.
+pub const MAX_ROWS: usize = 1024;
+const FULL_PAGES: usize = 64;
+const WINDOW_PAGES: usize = 64;
+
+/// Models on one backend that share a pool.
+pub struct Pair<B: Backend> {
+    /// The device.
+    pub backend: Arc<B>,
+    /// The large model.
+    pub target: Model<B>,
+    /// Its drafter, if there is one.
+    pub drafter: Option<Dflash<B>>,
+    /// Pages of both.
+    pub pool: Pool,
+    opened: u64,
+}
+
+/// A sequence: its tokens, of which the first `done` went through the model.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its name in the pool.
+    pub seq: SeqId,
+    /// Prompt and completion.
+    pub tokens: Vec<Token>,
+    /// Rows committed.
+    pub done: usize,
+}
+
+/// A greedy completion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// Its tokens, the stop token included.
+    pub ids: Vec<Token>,
+    /// Guesses kept of each verified block.
+    pub accepted: Vec<usize>,
+    /// The first block's guesses.
+    pub first_draft: Vec<Token>,
+}
+
+impl<B: Backend> Pair<B> {
+    /// Loads both and, without a drafter, taps `taps`.
+    pub fn new(
+        backend: B,
+        target: &dyn WeightSource,
+        drafter: Option<&dyn WeightSource>,
+        kv: KvType,
+        taps: &[usize],
+    ) -> Result<Self> {
+        let backend = Arc::new(backend);
+        let quiet = &mut |_, _| {};
+        let spec = drafter.and_then(|source| source.spec().drafter.clone());
+        let taps = spec.as_ref().map_or(taps.to_vec(), |spec| spec.target_layers.clone());
+        let options = ModelOptions {
+            kv,
+            full_pages: FULL_PAGES,
+            window_pages: WINDOW_PAGES,
+            max_rows: MAX_ROWS,
+            max_scores: MAX_ROWS,
+            taps,
+        };
+        let target = Model::new(backend.clone(), target, &options, quiet)?;
+        let options =
+            DflashOptions { kv, window_pages: WINDOW_PAGES, max_anchors: 2, max_rows: 48 };
+        let drafter = drafter
+            .map(|source| Dflash::new(backend.clone(), source, target.spec(), &options, quiet))
+            .transpose()?;
+        let windows = target.spec().layers.iter().filter_map(|layer| layer.window);
+        let reach = windows.map(|window| window - 1).chain(spec.iter().map(|spec| spec.reach));
+        let pool = Pool::new(PoolOptions {
+            full_pages: FULL_PAGES,
+            window_pages: WINDOW_PAGES,
+            reach: reach.max().unwrap_or(0),
+            block: spec.map_or(1, |spec| spec.block) as u32,
+        });
+        Ok(Self { backend, target, drafter, pool, opened: 0 })
+    }
+
+    /// Opens a sequence and forgets what the pool may have cached of it: all its rows will run.
+    pub fn open(&mut self, prompt: &[Token]) -> Result<Run> {
+        self.opened += 1;
+        let seq = SeqId(self.opened);
+        let keys: Vec<PageKey> = prompt.iter().map(|&token| token.into()).collect();
+        self.pool.open(seq, &keys)?;
+        self.pool.truncate(seq, 0);
+        Ok(Run { seq, tokens: prompt.to_vec(), done: 0 })
+    }
+
+    /// Runs rows of several sequences in one pass, each from its committed end on.
+    pub fn pass(&mut self, spans: &[(&Run, &[Token], Scores)]) -> Result<()> {
+        let mut copies = Vec::new();
+        let block = self.drafter.as_ref().map_or(1, |drafter| drafter.width() + 1);
+        for (run, tokens, _) in spans {
+            let end = run.done + tokens.len().max(block);
+            self.pool.reserve(run.seq, end as u32, &mut copies)?;
+        }
+        self.target.copy_pages(&copies)?;
+        if let Some(drafter) = &mut self.drafter {
+            drafter.copy_pages(&copies)?;
+        }
+        let batch: Vec<Span<'_, B>> = spans
+            .iter()
+            .map(|&(run, tokens, scores)| Span {
+                place: Place {
+                    start: run.done as u32,
+                    rows: tokens.len(),
+                    pages: self.pool.pages(run.seq),
+                },
+                rows: Rows::Tokens(tokens),
+                scores,
+            })
+            .collect();
+        self.target.forward(&batch)
+    }
+
+    /// Keeps `tokens`, whose rows the last pass wrote from `first_row` on.
+    pub fn keep(&mut self, run: &mut Run, tokens: &[Token], first_row: usize) -> Result<()> {
+        if let Some(drafter) = &mut self.drafter {
+            let pages = self.pool.pages(run.seq);
+            let place = Place { start: run.done as u32, rows: tokens.len(), pages };
+            drafter.absorb(&[Kept { place, first_row }], self.target.taps())?;
+        }
+        let keys: Vec<PageKey> = tokens.iter().map(|&token| token.into()).collect();
+        self.pool.commit(run.seq, &keys);
+        run.done += tokens.len();
+        Ok(())
+    }
+
+    /// Runs the prompt in chunks and appends the first token of the answer.
+    pub fn prefill(&mut self, run: &mut Run, chunk: usize) -> Result<()> {
+        let prompt = run.tokens.clone();
+        for tokens in prompt.chunks(chunk.min(MAX_ROWS)) {
+            let last = run.done + tokens.len() == prompt.len();
+            let scores = if last { Scores::Last } else { Scores::None };
+            self.pass(&[(run, tokens, scores)])?;
+            self.keep(run, tokens, 0)?;
+        }
+        run.tokens.push(self.best(0..1)?[0]);
+        Ok(())
+    }
+
+    /// The best token of rows of the last scores.
+    pub fn best(&self, rows: Range<usize>) -> Result<Vec<Token>> {
+        let (greedy, nothing) = (Sampling::default(), History::default());
+        let ask = |row| PickRow {
+            row,
+            sampling: &greedy,
+            history: &nothing,
+            drafted: &[],
+            mask: None,
+            position: 0,
+            logprobs: None,
+        };
+        let mut picked = Vec::new();
+        self.backend.pick(self.target.scores(), &rows.map(ask).collect::<Vec<_>>(), &mut picked)?;
+        Ok(picked.iter().map(|picked| picked.token).collect())
+    }
+
+    /// Guesses what follows the run's last token, which has not been through the model yet. What
+    /// passes between the drafter and the large model's ends is noted in `heard`.
+    pub fn draft(&mut self, run: &Run, max: usize, heard: &mut Heard) -> Result<Vec<Token>> {
+        let Self { backend, target, drafter, pool, .. } = self;
+        let drafter = drafter.as_mut().expect("a pair with a drafter");
+        let end = (run.done + drafter.width() + 1) as u32;
+        let mut copies = Vec::new();
+        pool.reserve(run.seq, end, &mut copies)?;
+        assert!(copies.is_empty(), "a page shared behind the end of a sequence");
+        let place = Place { start: run.done as u32, rows: 1, pages: pool.pages(run.seq) };
+        let anchor = Anchor { place, token: run.tokens[run.done], max };
+        let head = Listening { target, backend: &**backend, heard: RefCell::new(heard) };
+        let mut out = [Vec::new()];
+        drafter.draft(&[anchor], &head, &mut out)?;
+        let [guesses] = out;
+        Ok(guesses.iter().map(|guess| guess.token).collect())
+    }
+
+    /// Checks guesses in one pass; keeps and appends what agrees and one token more. Returns how
+    /// many agreed.
+    pub fn verify(&mut self, run: &mut Run, guesses: &[Token]) -> Result<usize> {
+        let mut rows = vec![run.tokens[run.done]];
+        rows.extend(guesses);
+        self.pass(&[(run, &rows, Scores::All)])?;
+        let chosen = self.best(0..rows.len())?;
+        let agreed = guesses.iter().zip(&chosen).take_while(|(a, b)| a == b).count();
+        self.keep(run, &rows[..=agreed], 0)?;
+        run.tokens.extend(&chosen[..=agreed]);
+        Ok(agreed)
+    }
+
+    /// Completes a prompt greedily: `chunk` rows of it a pass, at most `draft` guesses a block.
+    pub fn complete(
+        &mut self,
+        prompt: &[Token],
+        chunk: usize,
+        draft: usize,
+        stop: &[Token],
+        max_tokens: usize,
+    ) -> Result<Completion> {
+        let mut run = self.open(prompt)?;
+        self.prefill(&mut run, chunk)?;
+        let completion = self.go_on(&mut run, prompt.len(), draft, stop, max_tokens);
+        self.pool.close(run.seq);
+        completion
+    }
+
+    fn go_on(
+        &mut self,
+        run: &mut Run,
+        prompt: usize,
+        draft: usize,
+        stop: &[Token],
+        max_tokens: usize,
+    ) -> Result<Completion> {
+        let mut completion = Completion::default();
+        loop {
+            let ids = &run.tokens[prompt..];
+            let stopped = ids.iter().position(|id| stop.contains(id)).map(|at| at + 1);
+            let end = stopped.unwrap_or(usize::MAX).min(max_tokens);
+            if end <= ids.len() {
+                if let Some(last) = completion.accepted.last_mut() {
+                    // A bonus token or guesses behind the end do not count.
+                    *last -= (ids.len() - end).saturating_sub(1).min(*last);
+                }
+                completion.ids = ids[..end].to_vec();
+                return Ok(completion);
+            }
+            // The last token comes from the large model in any case.
+            let wanted = draft.min(max_tokens - ids.len() - 1);
+            let mut guesses = Vec::new();
+            if wanted > 0 {
+                guesses = self.draft(run, wanted, &mut Heard::default())?;
+                if completion.accepted.is_empty() {
+                    completion.first_draft.clone_from(&guesses);
+                }
+            }
+            let agreed = self.verify(run, &guesses)?;
+            if wanted > 0 {
+                completion.accepted.push(agreed);
+            }
+        }
+    }
+
+    /// All scores of the last pass's asked rows, `[rows, vocab]`.
+    pub fn read_scores(&self, rows: usize) -> Result<Vec<f32>> {
+        let mut scores = vec![0.0; rows * self.target.spec().vocab];
+        self.backend.read(self.target.scores(), 0, &mut scores)?;
+        Ok(scores)
+    }
+}
+
+/// What passed between a drafter and the large model's embedding and head.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heard {
+    /// The block's embeddings, `[block, hidden]`.
+    pub noise: Vec<f32>,
+    /// Hidden rows of the guesses, after the final norm, `[guesses, hidden]`.
+    pub hidden: Vec<f32>,
+    /// Raw scores of the guesses, `[guesses, vocab]`.
+    pub logits: Vec<f32>,
+    /// Norms the embeddings with this epsilon, as a wrong reading would.
+    pub norm_embeddings: Option<f32>,
+}
+
+struct Listening<'a, B: Backend> {
+    target: &'a Model<B>,
+    backend: &'a B,
+    heard: RefCell<&'a mut Heard>,
+}
+
+impl<B: Backend> Listening<'_, B> {
+    fn read(&self, buf: &B::Buf, rows: usize, cols: usize) -> Result<Vec<f32>> {
+        let mut values = vec![0.0; rows * cols];
+        self.backend.read(buf, 0, &mut values)?;
+        Ok(values)
+    }
+}
+
+impl<B: Backend> Head<B> for Listening<'_, B> {
+    fn embed(&self, ids: &[Token], out: &mut B::Buf) -> Result<()> {
+        let (rows, hidden) = (ids.len(), self.target.spec().hidden);
+        let mut heard = self.heard.borrow_mut();
+        if let Some(eps) = heard.norm_embeddings {
+            let mut raw = self.backend.alloc(rows, hidden)?;
+            self.target.embed(ids, &mut raw)?;
+            self.backend.rms_norm(&raw, rows, None, eps, out)?;
+        } else {
+            self.target.embed(ids, out)?;
+        }
+        heard.noise = self.read(out, rows, hidden)?;
+        Ok(())
+    }
+
+    fn unembed(&self, hidden: &B::Buf, rows: usize, scores: &mut B::Buf) -> Result<()> {
+        self.target.unembed(hidden, rows, scores)?;
+        let mut heard = self.heard.borrow_mut();
+        heard.hidden = self.read(hidden, rows, self.target.spec().hidden)?;
+        heard.logits = self.read(scores, rows, self.target.spec().vocab)?;
+        Ok(())
+    }
+}
