@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bent;
+pub mod cases;
 pub mod chats;
 pub mod checkpoint;
 pub mod compare;

@@ -1,2 +1,38 @@
 //! Conversation to prompt and token stream to events, in the ATEM protocol.
+//!
+//! Also useful alone, to render prompts for another engine and to hear the text it streams:
+//!
+//! ```
+//! use muse_atem::{TextListener, render, request::ChatRequest, spell};
+//! use muse_core::contract::Heard;
+//!
+//! let body = br#"{"messages": [{"role": "user", "content": "Is 7 odd?"}]}"#;
+//! let request = ChatRequest::parse(body)?;
+//! let prompt = spell(&render(&request.conversation)?);
+//! assert!(prompt.ends_with("<|start|>user<|message|>Is 7 odd?<|eot|><|start|>assistant"));
+//!
+//! let mut listener = TextListener::new(&request.conversation, &request.stop);
+//! let mut heard = Vec::new();
+//! listener.hear(" to=user<|message|>Yes.<|eot|>", &mut heard);
+//! listener.finish(true, &mut heard);
+//! assert_eq!(heard, [Heard::Say("Yes.".to_owned())]);
+//! # Ok::<(), muse_core::Error>(())
+//! ```
+
 #![forbid(unsafe_code)]
+
+mod encode;
+pub mod json;
+mod listen;
+mod mark;
+mod render;
+pub mod request;
+mod template;
+mod tokenizer;
+
+pub use encode::{encode, encode_with_images};
+pub use listen::{TextListener, TokenListener};
+pub use mark::Mark;
+pub use render::{render, render_history, spell};
+pub use template::Template;
+pub use tokenizer::Tokenizer;

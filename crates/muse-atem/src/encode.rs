@@ -1,0 +1,75 @@
+//! A prompt's pieces to the segments an engine takes.
+
+use muse_core::contract::{Patches, Piece, Segment, Token, Tokenizer};
+use muse_core::{Error, Result};
+
+/// The tokens of a prompt that holds no pictures.
+///
+/// # Errors
+/// [`Error::Unsupported`] when it does hold pictures or videos, [`Error::Corrupt`] when the
+/// vocabulary lacks a mark.
+pub fn encode(pieces: &[Piece], tokenizer: &dyn Tokenizer) -> Result<Vec<Token>> {
+    let mut tokens = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => tokenizer.encode(text, &mut tokens),
+            Piece::Control(mark) => tokens.push(control(mark, tokenizer)?),
+            Piece::Image(_) | Piece::Video(_) => {
+                return Err(Error::Unsupported(
+                    "the conversation holds pictures or videos, but no vision model is loaded; \
+                     load one or send text only"
+                        .to_owned(),
+                ));
+            }
+        }
+    }
+    Ok(tokens)
+}
+
+/// The segments of a prompt, its pictures in place of their placeholders: `images[n]` is the
+/// `n`-th picture of the conversation. Each is framed by its own marks.
+///
+/// # Errors
+/// [`Error::Invalid`] when a picture is missing, [`Error::Unsupported`] for videos,
+/// [`Error::Corrupt`] when the vocabulary lacks a mark.
+pub fn encode_with_images(
+    pieces: &[Piece],
+    images: &[Patches],
+    tokenizer: &dyn Tokenizer,
+) -> Result<Vec<Segment>> {
+    let mut segments = Vec::new();
+    let mut tokens = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => tokenizer.encode(text, &mut tokens),
+            Piece::Control(mark) => tokens.push(control(mark, tokenizer)?),
+            Piece::Image(n) => {
+                let patches = images.get(*n).ok_or_else(|| {
+                    Error::Invalid(format!(
+                        "the conversation has a picture {n}, but only {} pictures came",
+                        images.len()
+                    ))
+                })?;
+                tokens.push(control("<|image_start|>", tokenizer)?);
+                segments.push(Segment::Tokens(std::mem::take(&mut tokens)));
+                segments.push(Segment::Patches(patches.clone()));
+                tokens.push(control("<|image_end|>", tokenizer)?);
+            }
+            Piece::Video(_) => {
+                return Err(Error::Unsupported(
+                    "videos are not supported; send frames as pictures".to_owned(),
+                ));
+            }
+        }
+    }
+    segments.push(Segment::Tokens(tokens));
+    Ok(segments)
+}
+
+fn control(mark: &str, tokenizer: &dyn Tokenizer) -> Result<Token> {
+    tokenizer.control(mark).ok_or_else(|| {
+        Error::Corrupt(format!(
+            "the vocabulary has no token {mark}: it is not that of a Muse-Glimmer checkpoint"
+        ))
+    })
+}

@@ -1,0 +1,139 @@
+//! A small JSON value that keeps what a chat protocol needs kept: key order and the spelling of
+//! numbers. Not a replacement for `serde_json`, whose numbers pass through a double.
+
+mod number;
+mod print;
+mod read;
+
+pub use number::Number;
+
+use std::fmt;
+
+/// Values nested deeper than this are refused, so that a hostile text cannot exhaust the stack.
+pub const MAX_DEPTH: usize = 128;
+
+/// A JSON value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number as it was spelled.
+    Number(Number),
+    /// A text.
+    String(String),
+    /// A list.
+    Array(Vec<Json>),
+    /// Members in the order given; of equal keys the first place and the last value.
+    Object(Vec<(String, Json)>),
+}
+
+/// Why a text is not JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonError {
+    /// Bytes before the fault.
+    pub offset: usize,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.message, self.offset)
+    }
+}
+
+impl std::error::Error for JsonError {}
+
+impl Json {
+    /// Reads one value that fills the whole text.
+    ///
+    /// # Errors
+    /// The text is not JSON (RFC 8259; `NaN` and `Infinity` are not numbers) or is nested deeper
+    /// than [`MAX_DEPTH`].
+    pub fn parse(text: &str) -> Result<Self, JsonError> {
+        read::whole(text)
+    }
+
+    /// The members of an object.
+    pub fn as_object(&self) -> Option<&[(String, Json)]> {
+        match self {
+            Self::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// The items of a list.
+    pub fn as_array(&self) -> Option<&[Json]> {
+        match self {
+            Self::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The text of a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The truth of a boolean.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The number.
+    pub fn as_number(&self) -> Option<&Number> {
+        match self {
+            Self::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// A member of an object.
+    pub fn member(&self, key: &str) -> Option<&Json> {
+        self.as_object()?.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// What a value is called in messages: `an object`, `a string`, ….
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Number(_) => "a number",
+            Self::String(_) => "a string",
+            Self::Array(_) => "a list",
+            Self::Object(_) => "an object",
+        }
+    }
+
+    /// Spelled like Python's `json.dumps(value, ensure_ascii=False)`.
+    pub fn to_python(&self) -> String {
+        let mut out = String::new();
+        print::python(self, &mut out);
+        out
+    }
+
+    /// Spelled without white space; numbers keep their spelling.
+    pub fn to_compact(&self) -> String {
+        let mut out = String::new();
+        print::compact(self, &mut out);
+        out
+    }
+}
+
+/// Appends `text` as a JSON string with its quotes.
+pub(crate) fn quote(text: &str, out: &mut String) {
+    print::string(text, out);
+}

@@ -1,0 +1,18 @@
+//! Ids of calls.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// A new id. Random, because counted ids repeat in the next turn of a conversation.
+pub(super) fn call_id() -> String {
+    // `RandomState` is keyed from the system's entropy; hashing nothing gives the key's noise.
+    let word = || u128::from(RandomState::new().build_hasher().finish());
+    let mut noise = word() << 64 | word();
+    let mut id = String::from("call_");
+    for _ in 0..20 {
+        id.push(char::from(LETTERS[(noise % 62) as usize]));
+        noise /= 62;
+    }
+    id
+}

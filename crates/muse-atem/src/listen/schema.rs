@@ -1,0 +1,256 @@
+//! The value a parameter's text has under the tool's JSON schema.
+
+use crate::json::{Json, Number};
+
+/// How many schema nodes are looked at for one value: `$ref` can repeat without end.
+const FUEL: usize = 1_000;
+
+/// The value of `text` as the parameter `key` of a tool with the schema `root`.
+pub(super) fn typed(text: &str, key: &str, root: Option<&Json>) -> Json {
+    let schema = root.and_then(|root| Some((property(root, key, root, &mut FUEL.clone())?, root)));
+    match schema.and_then(|(schema, root)| types(schema, root, &mut FUEL.clone())) {
+        Some(types) => types.read(text),
+        None => untyped(text),
+    }
+}
+
+/// The schema of a property, through `$ref` and `allOf` of the whole.
+fn property<'a>(schema: &'a Json, key: &str, root: &'a Json, fuel: &mut usize) -> Option<&'a Json> {
+    *fuel = fuel.checked_sub(1)?;
+    if let Some(found) = schema.member("properties").and_then(|all| all.member(key)) {
+        return Some(found);
+    }
+    if let Some(target) = schema.member("$ref").and_then(|target| follow(target, root)) {
+        return property(target, key, root, fuel);
+    }
+    let parts = schema.member("allOf").and_then(Json::as_array).unwrap_or_default();
+    parts.iter().find_map(|part| property(part, key, root, fuel))
+}
+
+/// Which kinds of value a schema allows.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Types<'a> {
+    null: bool,
+    boolean: bool,
+    integer: bool,
+    number: bool,
+    string: bool,
+    array: bool,
+    object: bool,
+    /// Texts allowed one by one where strings at large are not.
+    texts: Vec<&'a str>,
+}
+
+/// What a schema declares; `None` when it declares no type.
+fn types<'a>(schema: &'a Json, root: &'a Json, fuel: &mut usize) -> Option<Types<'a>> {
+    *fuel = fuel.checked_sub(1)?;
+    let mut found: Option<Types<'a>> = None;
+    let mut narrow = |declared: Option<Types<'a>>| {
+        found = match (found.take(), declared) {
+            (Some(one), Some(other)) => Some(one.and(other)),
+            (one, other) => one.or(other),
+        };
+    };
+    if let Some(target) = schema.member("$ref").and_then(|target| follow(target, root)) {
+        narrow(types(target, root, fuel));
+    }
+    narrow(schema.member("type").and_then(Types::named));
+    if let Some(values) = schema.member("enum").and_then(Json::as_array) {
+        narrow(Some(values.iter().fold(Types::default(), |all, value| all.or(Types::of(value)))));
+    }
+    narrow(schema.member("const").map(Types::of));
+    for key in ["anyOf", "oneOf"] {
+        if let Some(branches) = schema.member(key).and_then(Json::as_array) {
+            let branches = branches.iter().map(|branch| types(branch, root, fuel));
+            // A branch without a type allows everything, so the whole declares nothing.
+            let union: Option<Vec<_>> = branches.collect();
+            narrow(union.map(|all| all.into_iter().fold(Types::default(), Types::or)));
+        }
+    }
+    for part in schema.member("allOf").and_then(Json::as_array).unwrap_or_default() {
+        narrow(types(part, root, fuel));
+    }
+    if schema.member("nullable").and_then(Json::as_bool) == Some(true) {
+        found = found.map(|types| Types { null: true, ..types });
+    }
+    found
+}
+
+/// What a `$ref` within the same document points to.
+fn follow<'a>(target: &Json, root: &'a Json) -> Option<&'a Json> {
+    let pointer = target.as_str()?.strip_prefix('#')?;
+    if pointer.is_empty() {
+        return Some(root);
+    }
+    pointer.strip_prefix('/')?.split('/').try_fold(root, |at, step| {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        match at {
+            Json::Array(items) => items.get(step.parse::<usize>().ok()?),
+            value => value.member(&step),
+        }
+    })
+}
+
+impl<'a> Types<'a> {
+    /// From the value of `type`: a name or a list of names.
+    fn named(value: &'a Json) -> Option<Self> {
+        let names = value.as_array().unwrap_or(std::slice::from_ref(value));
+        let mut types = Self::default();
+        for name in names {
+            match name.as_str()? {
+                "null" => types.null = true,
+                "boolean" => types.boolean = true,
+                "integer" => types.integer = true,
+                "number" => types.number = true,
+                "string" => types.string = true,
+                "array" => types.array = true,
+                "object" => types.object = true,
+                _ => return None,
+            }
+        }
+        Some(types)
+    }
+
+    /// The type of one allowed value.
+    fn of(value: &'a Json) -> Self {
+        let mut types = Self::default();
+        match value {
+            Json::Null => types.null = true,
+            Json::Bool(_) => types.boolean = true,
+            Json::Number(number) if number.is_integer() => types.integer = true,
+            Json::Number(_) => types.number = true,
+            Json::String(text) => types.texts.push(text),
+            Json::Array(_) => types.array = true,
+            Json::Object(_) => types.object = true,
+        }
+        types
+    }
+
+    fn or(mut self, other: Self) -> Self {
+        self.texts.extend(other.texts);
+        Self {
+            null: self.null || other.null,
+            boolean: self.boolean || other.boolean,
+            integer: self.integer || other.integer,
+            number: self.number || other.number,
+            string: self.string || other.string,
+            array: self.array || other.array,
+            object: self.object || other.object,
+            texts: self.texts,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        let integer =
+            (self.integer && (other.integer || other.number)) || (self.number && other.integer);
+        let texts = match (self.string, other.string) {
+            (true, _) => other.texts,
+            (_, true) => self.texts,
+            _ => self.texts.into_iter().filter(|text| other.texts.contains(text)).collect(),
+        };
+        Self {
+            null: self.null && other.null,
+            boolean: self.boolean && other.boolean,
+            integer,
+            number: self.number && other.number,
+            string: self.string && other.string,
+            array: self.array && other.array,
+            object: self.object && other.object,
+            texts,
+        }
+    }
+
+    /// The value of `text`; text that fits no allowed type is passed on as it is.
+    fn read(&self, text: &str) -> Json {
+        if self.null && text == "null" {
+            return Json::Null;
+        }
+        if self.string || self.texts.contains(&text) {
+            return Json::String(text.to_owned());
+        }
+        let trimmed = text.trim();
+        if self.boolean && trimmed.eq_ignore_ascii_case("true") {
+            return Json::Bool(true);
+        }
+        if self.boolean && trimmed.eq_ignore_ascii_case("false") {
+            return Json::Bool(false);
+        }
+        if let Some(number) = Number::parse(trimmed) {
+            if let (true, Some(whole)) = (self.integer, whole(&number)) {
+                return Json::Number(whole);
+            }
+            if self.number && number.to_f64().is_finite() {
+                return Json::Number(number);
+            }
+        }
+        match Json::parse(trimmed) {
+            Ok(value @ Json::Object(_)) if self.object => value,
+            Ok(value @ Json::Array(_)) if self.array => value,
+            _ => Json::String(text.to_owned()),
+        }
+    }
+}
+
+/// The integer that a number is, `3.0` included; no double is involved.
+fn whole(number: &Number) -> Option<Number> {
+    if number.is_integer() {
+        return Some(number.clone());
+    }
+    let (whole, fraction) = number.text().split_once('.')?;
+    fraction.bytes().all(|digit| digit == b'0').then(|| Number::parse(whole))?
+}
+
+/// Without a declared type containers are JSON; scalars are read only when they print back to the
+/// same bytes, so that nothing is lost.
+fn untyped(text: &str) -> Json {
+    match Json::parse(text) {
+        Ok(value @ (Json::Object(_) | Json::Array(_))) => value,
+        Ok(value @ (Json::Null | Json::Bool(_))) if value.to_compact() == text => value,
+        Ok(Json::Number(number)) if number.to_python() == text => Json::Number(number),
+        _ => Json::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(schema: &str, text: &str, expect: &str) {
+        let root = Json::parse(&format!(r#"{{"properties": {{"p": {schema}}}}}"#)).unwrap();
+        assert_eq!(typed(text, "p", Some(&root)).to_compact(), expect, "{schema} {text}");
+    }
+
+    #[test]
+    fn unions_prefer_null_then_string() {
+        let union = r#"{"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]}"#;
+        check(union, "5", r#""5""#);
+        check(union, "null", "null");
+        check(union, " null", r#"" null""#);
+        check(r#"{"type": "integer", "nullable": true}"#, "null", "null");
+    }
+
+    #[test]
+    fn constants_are_texts_one_by_one() {
+        let either = r#"{"anyOf": [{"const": "red"}, {"const": 3}]}"#;
+        check(either, "red", r#""red""#);
+        check(either, "3", "3");
+        check(r#"{"type": "string", "enum": ["1", "2"]}"#, "1", r#""1""#);
+        check(r#"{"allOf": [{"type": "number"}, {"enum": [1, 2]}]}"#, "2.0", "2");
+    }
+
+    #[test]
+    fn numbers_stay_exact() {
+        check(r#"{"type": "integer"}"#, " -12345678901234567890.000 ", "-12345678901234567890");
+        check(r#"{"type": "number"}"#, "2.50", "2.50");
+        check(r#"{"type": "number"}"#, "1e999", r#""1e999""#);
+        check("{}", "1.50", r#""1.50""#);
+        check("{}", "1.5", "1.5");
+        check("true", "null", "null");
+    }
+
+    #[test]
+    fn hostile_references_end() {
+        let knot = r##"{"anyOf": [{"$ref": "#/properties/p"}, {"$ref": "#/properties/p"}]}"##;
+        check(knot, "5", "5");
+    }
+}

@@ -1,0 +1,113 @@
+//! Conversation to prompt, byte for byte as the published chat template writes it.
+
+mod history;
+mod system;
+
+pub(crate) use system::namespace;
+
+use muse_core::Result;
+use muse_core::contract::{Conversation, Part, Piece, Turn};
+
+use crate::mark::{BEGIN_OF_TEXT, Mark};
+
+/// The prompt of a conversation, ending where the assistant is to speak.
+///
+/// # Errors
+/// [`muse_core::Error::Invalid`] when arguments of a call or parameters of a tool are not JSON of
+/// the right shape; the message names the turn or the tool.
+pub fn render(conversation: &Conversation) -> Result<Vec<Piece>> {
+    let mut prompt = write_turns(conversation)?;
+    prompt.mark(Mark::Start);
+    prompt.text("assistant");
+    for piece in &conversation.tail {
+        match piece {
+            Piece::Text(text) => prompt.text(text),
+            piece => prompt.pieces.push(piece.clone()),
+        }
+    }
+    Ok(prompt.pieces)
+}
+
+/// The turns so far, without the header that asks the assistant to speak.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_history(conversation: &Conversation) -> Result<Vec<Piece>> {
+    Ok(write_turns(conversation)?.pieces)
+}
+
+/// A prompt as one text, marks spelled and media as their placeholders: for people, logs and
+/// engines that take text. Not for encoding: text that spells a mark looks the same.
+pub fn spell(pieces: &[Piece]) -> String {
+    let mut out = String::new();
+    for piece in pieces {
+        out.push_str(match piece {
+            Piece::Text(text) => text,
+            Piece::Control(mark) => mark,
+            Piece::Image(_) => "<|patch|>",
+            Piece::Video(_) => "<|video|>",
+        });
+    }
+    out
+}
+
+fn write_turns(conversation: &Conversation) -> Result<Prompt> {
+    let mut prompt = Prompt::default();
+    prompt.pieces.push(Piece::Control(BEGIN_OF_TEXT));
+    let ending = system::Ending::new(conversation)?;
+    if !conversation.turns.iter().any(|turn| matches!(turn, Turn::System(_))) {
+        ending.write_default(conversation, &mut prompt);
+    }
+    history::write(&conversation.turns, &ending, &mut prompt)?;
+    Ok(prompt)
+}
+
+/// Pieces under construction; neighbouring texts are one, as the tokenizer sees them.
+#[derive(Default)]
+struct Prompt {
+    pieces: Vec<Piece>,
+    images: usize,
+    videos: usize,
+}
+
+impl Prompt {
+    fn text(&mut self, text: &str) {
+        match self.pieces.last_mut() {
+            Some(Piece::Text(last)) => last.push_str(text),
+            _ if text.is_empty() => {}
+            _ => self.pieces.push(Piece::Text(text.to_owned())),
+        }
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        self.pieces.push(Piece::Control(mark.text()));
+    }
+
+    /// `<|start|>ROLE<|message|>`
+    fn header(&mut self, role: &str) {
+        self.mark(Mark::Start);
+        self.text(role);
+        self.mark(Mark::Message);
+    }
+
+    /// `<|start|>assistant to=NAME<|message|>`
+    fn assistant(&mut self, recipient: &str) {
+        self.header(&format!("assistant to={recipient}"));
+    }
+
+    fn content(&mut self, parts: &[Part]) {
+        for part in parts {
+            match part {
+                Part::Text(text) => self.text(text),
+                Part::Image => {
+                    self.pieces.push(Piece::Image(self.images));
+                    self.images += 1;
+                }
+                Part::Video => {
+                    self.pieces.push(Piece::Video(self.videos));
+                    self.videos += 1;
+                }
+            }
+        }
+    }
+}

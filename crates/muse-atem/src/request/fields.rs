@@ -1,0 +1,147 @@
+//! Typed access to the fields of an object, with the path of each for messages.
+
+use super::RequestError;
+use crate::json::{Json, Number};
+
+/// An object and where it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields<'a> {
+    members: &'a [(String, Json)],
+    path: String,
+}
+
+impl<'a> Fields<'a> {
+    /// The body of a request.
+    pub(super) fn whole(body: &'a Json) -> Result<Self, RequestError> {
+        Self::of(body, String::new())
+    }
+
+    /// An object at `path`.
+    pub(super) fn of(value: &'a Json, path: String) -> Result<Self, RequestError> {
+        match value {
+            Json::Object(members) => Ok(Self { members, path }),
+            other => Err(wrong(path, "an object", other)),
+        }
+    }
+
+    /// The path of a field.
+    pub(super) fn path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// An error about a field.
+    pub(super) fn fault<T>(
+        &self,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<T, RequestError> {
+        Err(RequestError { path: self.path(key), message: message.into() })
+    }
+
+    /// A field as it was sent, `null` included.
+    pub(super) fn raw(&self, key: &str) -> Option<&'a Json> {
+        self.members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// A field; `null` counts as absent.
+    pub(super) fn value(&self, key: &str) -> Option<&'a Json> {
+        self.raw(key).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>, RequestError> {
+        self.typed(key, "a string", Json::as_str)
+    }
+
+    /// A text that must be there.
+    pub(super) fn required_text(&self, key: &str) -> Result<&'a str, RequestError> {
+        match self.text(key)? {
+            Some(text) => Ok(text),
+            None => self.fault(key, "is missing, expected a string"),
+        }
+    }
+
+    pub(super) fn boolean(&self, key: &str) -> Result<Option<bool>, RequestError> {
+        self.typed(key, "a boolean", Json::as_bool)
+    }
+
+    pub(super) fn list(&self, key: &str) -> Result<Option<&'a [Json]>, RequestError> {
+        self.typed(key, "a list", Json::as_array)
+    }
+
+    pub(super) fn object(&self, key: &str) -> Result<Option<Fields<'a>>, RequestError> {
+        self.value(key).map(|value| Fields::of(value, self.path(key))).transpose()
+    }
+
+    /// A number within bounds, both included.
+    pub(super) fn number(
+        &self,
+        key: &str,
+        least: f64,
+        most: f64,
+    ) -> Result<Option<f32>, RequestError> {
+        let Some(number) = self.typed(key, "a number", Json::as_number)? else { return Ok(None) };
+        let value = number.to_f64();
+        if !(least..=most).contains(&value) {
+            let found = number.text();
+            return self.fault(key, format!("is {found}, expected {least} to {most}"));
+        }
+        Ok(Some(value as f32))
+    }
+
+    /// A whole number within bounds, both included.
+    pub(super) fn whole_number(
+        &self,
+        key: &str,
+        least: u32,
+        most: u32,
+    ) -> Result<Option<u32>, RequestError> {
+        let Some(number) = self.typed(key, "a whole number", Json::as_number)? else {
+            return Ok(None);
+        };
+        match number.to_u64().and_then(|value| u32::try_from(value).ok()) {
+            Some(value) if (least..=most).contains(&value) => Ok(Some(value)),
+            _ => {
+                let found = number.text();
+                self.fault(key, format!("is {found}, expected a whole number {least} to {most}"))
+            }
+        }
+    }
+
+    /// A whole number of 64 bits, negative ones included.
+    pub(super) fn seed(&self, key: &str) -> Result<Option<u64>, RequestError> {
+        let number = self.typed(key, "a whole number", Json::as_number)?;
+        let read =
+            |number: &Number| number.to_u64().or_else(|| number.to_i64().map(i64::cast_unsigned));
+        match number.map(|number| (number, read(number))) {
+            None => Ok(None),
+            Some((_, Some(seed))) => Ok(Some(seed)),
+            Some((number, None)) => {
+                self.fault(key, format!("is {}, expected a whole number of 64 bits", number.text()))
+            }
+        }
+    }
+
+    /// The members that are there, with their paths.
+    pub(super) fn members(&self) -> impl Iterator<Item = (&'a str, &'a Json, String)> + '_ {
+        self.members.iter().map(|(key, value)| (key.as_str(), value, self.path(key)))
+    }
+
+    fn typed<T>(
+        &self,
+        key: &str,
+        wanted: &str,
+        read: impl Fn(&'a Json) -> Option<T>,
+    ) -> Result<Option<T>, RequestError> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(value) => {
+                read(value).map(Some).ok_or_else(|| wrong(self.path(key), wanted, value))
+            }
+        }
+    }
+}
+
+/// The error for a value of the wrong type.
+pub(super) fn wrong(path: String, wanted: &str, found: &Json) -> RequestError {
+    RequestError { path, message: format!("is {}, expected {wanted}", found.kind()) }
+}

@@ -1,0 +1,194 @@
+//! Messages to turns.
+
+use muse_core::contract::{Content, Part, ToolCall, Turn};
+
+use super::RequestError;
+use super::fields::{Fields, wrong};
+use crate::json::Json;
+
+/// A picture or video that a message holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Media {
+    /// Which of both.
+    pub kind: MediaKind,
+    /// Where it is: a `data:` URL or an address.
+    pub url: String,
+    /// The field it came in, for messages about it.
+    pub path: String,
+}
+
+/// What a [`Media`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaKind {
+    /// A picture.
+    Image,
+    /// A video.
+    Video,
+}
+
+/// All turns, and the media they hold in order.
+pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Turn>, Vec<Media>), RequestError> {
+    let Some(messages) = fields.list("messages")? else {
+        return fields.fault("messages", "is missing, expected a list of messages");
+    };
+    if messages.is_empty() {
+        return fields.fault("messages", "is empty, expected at least one message");
+    }
+    let mut media = Vec::new();
+    let turns = messages.iter().enumerate().map(|(i, message)| {
+        turn(&Fields::of(message, fields.path(&format!("messages[{i}]")))?, &mut media)
+    });
+    let turns = turns.collect::<Result<_, _>>()?;
+    Ok((turns, media))
+}
+
+fn turn(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Turn, RequestError> {
+    let role = message.required_text("role")?;
+    if !matches!(role, "system" | "developer" | "user" | "assistant" | "tool") {
+        return message.fault(
+            "role",
+            format!("unknown role `{role}`, expected system, developer, user, assistant or tool"),
+        );
+    }
+    let content = content(message, media)?;
+    let text = |key| Ok::<_, RequestError>(message.text(key)?.map(str::to_owned));
+    Ok(match role {
+        "user" => Turn::User(content),
+        "assistant" => Turn::Assistant {
+            reasoning: text("reasoning_content")?.or(text("reasoning")?),
+            content,
+            calls: calls(message)?,
+            recipient: recipient(message)?,
+            end_turn: message.boolean("end_turn")?,
+        },
+        "tool" => {
+            let name = text("name")?;
+            if let Some(name) = &name {
+                check_spelled_name(message, "name", name)?;
+            }
+            Turn::Tool { name, call_id: text("tool_call_id")?, content }
+        }
+        _ => Turn::System(content),
+    })
+}
+
+fn recipient(message: &Fields<'_>) -> Result<Option<String>, RequestError> {
+    let Some(name) = message.text("recipient")? else { return Ok(None) };
+    check_spelled_name(message, "recipient", name)?;
+    Ok(Some(name.to_owned()))
+}
+
+fn content(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Content, RequestError> {
+    match message.value("content") {
+        None => Ok(Vec::new()),
+        Some(Json::String(text)) => Ok(vec![Part::Text(text.clone())]),
+        Some(Json::Array(parts)) => {
+            let parts = parts.iter().enumerate().map(|(i, value)| {
+                part(&Fields::of(value, message.path(&format!("content[{i}]")))?, media)
+            });
+            parts.collect()
+        }
+        Some(other) => Err(wrong(message.path("content"), "a string or a list of parts", other)),
+    }
+}
+
+fn part(part: &Fields<'_>, media: &mut Vec<Media>) -> Result<Part, RequestError> {
+    let kind = part.required_text("type")?;
+    match kind {
+        "text" | "input_text" | "output_text" => {
+            Ok(Part::Text(part.required_text("text")?.to_owned()))
+        }
+        "refusal" => Ok(Part::Text(part.required_text("refusal")?.to_owned())),
+        "image_url" | "input_image" | "image" => {
+            media.push(source(part, &["image_url", "image"], MediaKind::Image)?);
+            Ok(Part::Image)
+        }
+        "video_url" | "input_video" | "video" => {
+            media.push(source(part, &["video_url", "video"], MediaKind::Video)?);
+            Ok(Part::Video)
+        }
+        _ => part.fault(
+            "type",
+            format!(
+                "unsupported content part type `{kind}`, expected text, image_url or video_url"
+            ),
+        ),
+    }
+}
+
+/// Where a picture or video is: the field itself, or its member `url`.
+fn source(part: &Fields<'_>, keys: &[&str], kind: MediaKind) -> Result<Media, RequestError> {
+    for key in keys {
+        let (url, path) = match part.value(key) {
+            None => continue,
+            Some(Json::String(url)) => (url.clone(), part.path(key)),
+            Some(value) => {
+                let inner = Fields::of(value, part.path(key))?;
+                (inner.required_text("url")?.to_owned(), inner.path("url"))
+            }
+        };
+        return Ok(Media { kind, url, path });
+    }
+    part.fault(keys[0], "is missing, expected an object with the member `url`")
+}
+
+fn calls(message: &Fields<'_>) -> Result<Vec<ToolCall>, RequestError> {
+    let calls = message.list("tool_calls")?.unwrap_or_default();
+    let calls = calls.iter().enumerate().map(|(i, call)| {
+        let call = Fields::of(call, message.path(&format!("tool_calls[{i}]")))?;
+        let Some(function) = call.object("function")? else {
+            return call.fault("function", "is missing, expected an object");
+        };
+        let name = function.required_text("name")?;
+        check_spelled_name(&function, "name", name)?;
+        Ok(ToolCall {
+            id: call.text("id")?.unwrap_or_default().to_owned(),
+            name: name.to_owned(),
+            arguments: arguments(&function)?,
+        })
+    });
+    calls.collect()
+}
+
+/// The arguments as the text of a JSON object. Clients send objects, JSON text, and nothing at all
+/// for a call without arguments.
+fn arguments(function: &Fields<'_>) -> Result<String, RequestError> {
+    let value = match function.value("arguments") {
+        None => return Ok("{}".to_owned()),
+        Some(Json::String(text)) if text.trim().is_empty() => return Ok("{}".to_owned()),
+        Some(Json::String(text)) => match Json::parse(text) {
+            Ok(Json::Null) => return Ok("{}".to_owned()),
+            Ok(value) => value,
+            Err(e) => {
+                let message = format!("tool call arguments are not valid JSON: {e}");
+                return function.fault("arguments", message);
+            }
+        },
+        Some(value) => value.clone(),
+    };
+    match value {
+        Json::Object(ref members) => {
+            for (key, _) in members {
+                if key.contains(['"', '\n', '<']) {
+                    let message = format!("the argument name {key:?} cannot be written in a call");
+                    return function.fault("arguments", message);
+                }
+            }
+            Ok(value.to_compact())
+        }
+        other => function.fault(
+            "arguments",
+            format!("tool call arguments are {}, expected an object", other.kind()),
+        ),
+    }
+}
+
+/// A name of the history must not break the text it is written into. What the model made up may
+/// be strange otherwise.
+fn check_spelled_name(fields: &Fields<'_>, key: &str, name: &str) -> Result<(), RequestError> {
+    let breaks = |letter: char| letter.is_whitespace() || matches!(letter, '"' | '<' | '>');
+    if name.contains(breaks) {
+        return fields.fault(key, format!("{name:?} holds white space, quotes or angle brackets"));
+    }
+    Ok(())
+}

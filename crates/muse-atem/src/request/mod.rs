@@ -1,0 +1,149 @@
+//! The fields of an OpenAI chat request, checked and turned into a conversation and settings. An
+//! unknown field is ignored; a known field with a wrong type or value is an error with its path.
+
+mod fields;
+mod messages;
+mod settings;
+mod template;
+mod tools;
+
+use std::fmt;
+
+use muse_core::contract::{Conversation, Piece};
+
+use crate::json::Json;
+use crate::mark::Mark;
+use fields::Fields;
+
+pub use messages::{Media, MediaKind};
+pub use settings::{ResponseFormat, SamplingFields};
+pub use template::from_template_arguments;
+pub use tools::ToolChoice;
+
+/// A chat request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatRequest {
+    /// The model asked for.
+    pub model: Option<String>,
+    /// Messages, tools and the variables of the template.
+    pub conversation: Conversation,
+    /// Pictures and videos of the conversation, in order.
+    pub media: Vec<Media>,
+    /// Which tools may or must be called.
+    pub tool_choice: ToolChoice,
+    /// Whether several calls may come in one answer.
+    pub parallel_tool_calls: bool,
+    /// What the visible answer must be.
+    pub response_format: ResponseFormat,
+    /// Texts that end the visible answer.
+    pub stop: Vec<String>,
+    /// Tokens that end the answer, besides the model's own.
+    pub stop_token_ids: Vec<u32>,
+    /// The most tokens to generate, reasoning included.
+    pub max_tokens: Option<u32>,
+    /// The most tokens of reasoning.
+    pub thinking_token_budget: Option<u32>,
+    /// How tokens are drawn, where the request says so.
+    pub sampling: SamplingFields,
+    /// Log-probabilities asked for, with so many alternatives.
+    pub logprobs: Option<u32>,
+    /// How many answers.
+    pub n: u32,
+    /// Whether the answer is streamed.
+    pub stream: bool,
+    /// Whether a stream ends with the usage.
+    pub include_usage: bool,
+}
+
+/// What is wrong with a request, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestError {
+    /// The field, like `messages[2].content[0].type`; empty for the whole body.
+    pub path: String,
+    /// What was found, what was expected.
+    pub message: String,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.message),
+            path => write!(f, "{path}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+impl From<RequestError> for muse_core::Error {
+    fn from(error: RequestError) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+impl ChatRequest {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// The body is not a JSON object, or a known field has a wrong type or value.
+    pub fn parse(body: &[u8]) -> Result<Self, RequestError> {
+        let whole = |message: String| RequestError { path: String::new(), message };
+        let text = std::str::from_utf8(body).map_err(|e| {
+            whole(format!("the body is not UTF-8 from byte {} on", e.valid_up_to()))
+        })?;
+        let json = Json::parse(text).map_err(|e| whole(format!("the body is not JSON: {e}")))?;
+        Self::from_json(&json)
+    }
+
+    /// Reads a body that is JSON already.
+    ///
+    /// # Errors
+    /// As [`ChatRequest::parse`].
+    pub fn from_json(body: &Json) -> Result<Self, RequestError> {
+        let fields = Fields::whole(body)?;
+        let arguments = fields.object("chat_template_kwargs")?.unwrap_or_default();
+        let (turns, media) = messages::read(&fields)?;
+        let (declared, tool_choice) = tools::read(&fields)?;
+        let effort = settings::effort(&fields, &arguments)?;
+        let parallel_tool_calls = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
+        let mut tail = Vec::new();
+        match &tool_choice {
+            ToolChoice::Named(name) => commit(name, &mut tail),
+            _ if effort.skips_thinking && declared.is_empty() => commit("user", &mut tail),
+            _ => {}
+        }
+        let conversation = Conversation {
+            turns,
+            tools: declared,
+            namespaces: tools::namespaces(&fields, &arguments)?,
+            reasoning_strength: effort.strength,
+            knowledge_cutoff: settings::variable("knowledge_cutoff", &fields, &arguments)?,
+            current_date: settings::variable("current_date", &fields, &arguments)?,
+            single_call: !parallel_tool_calls,
+            tail,
+        };
+        Ok(Self {
+            model: fields.text("model")?.map(str::to_owned),
+            conversation,
+            media,
+            tool_choice,
+            parallel_tool_calls,
+            response_format: settings::response_format(&fields)?,
+            stop: settings::stop(&fields)?,
+            stop_token_ids: settings::stop_token_ids(&fields)?,
+            max_tokens: settings::max_tokens(&fields)?,
+            thinking_token_budget: fields.whole_number("thinking_token_budget", 0, u32::MAX)?,
+            sampling: settings::sampling(&fields)?,
+            logprobs: settings::logprobs(&fields)?,
+            n: fields.whole_number("n", 1, settings::MAX_CHOICES)?.unwrap_or(1),
+            stream: fields.boolean("stream")?.unwrap_or(false),
+            include_usage: settings::include_usage(&fields)?,
+        })
+    }
+}
+
+/// The header of the answer is written for the assistant: it speaks to `recipient`.
+fn commit(recipient: &str, tail: &mut Vec<Piece>) {
+    tail.push(Piece::Text(format!(" to={recipient}")));
+    tail.push(Piece::Control(Mark::Message.text()));
+}

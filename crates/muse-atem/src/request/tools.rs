@@ -1,0 +1,154 @@
+//! Tools and how they may be chosen.
+
+use muse_core::contract::Tool;
+
+use super::RequestError;
+use super::fields::{Fields, wrong};
+use crate::json::Json;
+
+/// More tools than a prompt has room for are a mistake or an attack.
+const MAX_TOOLS: usize = 1024;
+
+const MAX_NAME: usize = 512;
+
+const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
+
+/// Which tools may or must be called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// As the assistant likes.
+    #[default]
+    Auto,
+    /// None; the tools are not even declared.
+    None,
+    /// At least one.
+    Required,
+    /// This one.
+    Named(String),
+}
+
+/// The tools to declare, and the choice among them.
+pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Tool>, ToolChoice), RequestError> {
+    let listed = fields.list("tools")?.unwrap_or_default();
+    if listed.len() > MAX_TOOLS {
+        return fields.fault("tools", format!("has {} tools, at most {MAX_TOOLS}", listed.len()));
+    }
+    let mut names = std::collections::HashSet::new();
+    let mut declared = Vec::with_capacity(listed.len());
+    for (i, value) in listed.iter().enumerate() {
+        let (fields, tool) = tool(Fields::of(value, fields.path(&format!("tools[{i}]")))?)?;
+        if !names.insert(tool.name.clone()) {
+            return fields.fault("name", format!("a second tool named `{}`", tool.name));
+        }
+        declared.push(tool);
+    }
+    let choice = choice(fields, &names)?;
+    if choice == ToolChoice::None {
+        declared.clear();
+    }
+    Ok((declared, choice))
+}
+
+/// A tool, given as `{"type": "function", "function": {…}}` or bare, with the object it is in.
+fn tool(outer: Fields<'_>) -> Result<(Fields<'_>, Tool), RequestError> {
+    let function = outer.object("function")?;
+    if let Some(kind) = outer.text("type")?.filter(|kind| *kind != "function") {
+        return outer.fault("type", format!("unsupported tool type `{kind}`, expected function"));
+    }
+    let fields = function.unwrap_or(outer);
+    let name = fields.required_text("name")?;
+    check_name(&fields, name)?;
+    let parameters = match fields.value("parameters") {
+        None => NO_PARAMETERS.to_owned(),
+        Some(schema @ Json::Object(_)) => schema.to_compact(),
+        Some(other) => return Err(wrong(fields.path("parameters"), "a JSON schema", other)),
+    };
+    let tool = Tool {
+        name: name.to_owned(),
+        description: fields.text("description")?.unwrap_or_default().to_owned(),
+        parameters,
+        strict: fields.boolean("strict")?.unwrap_or(false),
+    };
+    Ok((fields, tool))
+}
+
+/// Names are written into headers and tags, so they must not hold what ends those.
+fn check_name(fields: &Fields<'_>, name: &str) -> Result<(), RequestError> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-');
+    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
+        let start: String = name.chars().take(60).collect();
+        return fields.fault(
+            "name",
+            format!(
+                "{start:?} ({} bytes) is no tool name, expected 1 to {MAX_NAME} of the letters \
+                 A-Z a-z 0-9 _ . : -",
+                name.len()
+            ),
+        );
+    }
+    if matches!(name, "self" | "user") {
+        return fields.fault("name", format!("`{name}` is reserved, choose another tool name"));
+    }
+    Ok(())
+}
+
+fn choice(
+    fields: &Fields<'_>,
+    names: &std::collections::HashSet<String>,
+) -> Result<ToolChoice, RequestError> {
+    const KEY: &str = "tool_choice";
+    let name = match fields.value(KEY) {
+        None => return Ok(ToolChoice::Auto),
+        Some(Json::String(word)) => {
+            return match word.as_str() {
+                "auto" => Ok(ToolChoice::Auto),
+                "none" => Ok(ToolChoice::None),
+                "required" if names.is_empty() => {
+                    fields.fault(KEY, "is required, but the request declares no tools")
+                }
+                "required" => Ok(ToolChoice::Required),
+                word => fields.fault(
+                    KEY,
+                    format!("is `{word}`, expected auto, none, required or a named function"),
+                ),
+            };
+        }
+        Some(value) => {
+            let object = Fields::of(value, fields.path(KEY))?;
+            match object.text("type")? {
+                Some("function") => {}
+                kind => {
+                    return object.fault(
+                        "type",
+                        format!("is `{}`, expected function", kind.unwrap_or("missing")),
+                    );
+                }
+            }
+            let function = object.object("function")?.unwrap_or(object);
+            function.required_text("name")?
+        }
+    };
+    if !names.contains(name) {
+        return fields.fault(KEY, format!("names the tool `{name}`, which is not declared"));
+    }
+    Ok(ToolChoice::Named(name.to_owned()))
+}
+
+/// Descriptions of namespaces: a mapping, or absent.
+pub(super) fn namespaces(
+    fields: &Fields<'_>,
+    arguments: &Fields<'_>,
+) -> Result<Vec<(String, String)>, RequestError> {
+    const KEY: &str = "tool_namespace_descriptions";
+    for place in [arguments, fields] {
+        if let Some(value) = place.raw(KEY) {
+            let mapping = Fields::of(value, place.path(KEY))?;
+            let texts = mapping.members().map(|(key, value, path)| match value {
+                Json::String(text) => Ok((key.to_owned(), text.clone())),
+                other => Err(wrong(path, "a string", other)),
+            });
+            return texts.collect();
+        }
+    }
+    Ok(Vec::new())
+}

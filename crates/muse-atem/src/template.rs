@@ -1,0 +1,31 @@
+//! The native template with a checkpoint's tokenizer: the contract's view of this crate.
+
+use std::sync::Arc;
+
+use muse_core::Result;
+use muse_core::contract::{Conversation, Listener, Piece, PromptTemplate, Tokenizer};
+
+use crate::listen::TokenListener;
+use crate::render::render;
+
+/// Renders as the published chat template does and hears answers token by token.
+pub struct Template {
+    tokenizer: Arc<dyn Tokenizer>,
+}
+
+impl Template {
+    /// A template over a checkpoint's tokens.
+    pub fn new(tokenizer: Arc<dyn Tokenizer>) -> Self {
+        Self { tokenizer }
+    }
+}
+
+impl PromptTemplate for Template {
+    fn render(&self, conversation: &Conversation) -> Result<Vec<Piece>> {
+        render(conversation)
+    }
+
+    fn listener(&self, conversation: &Conversation, stop: &[String]) -> Box<dyn Listener> {
+        Box::new(TokenListener::new(conversation, stop, Arc::clone(&self.tokenizer)))
+    }
+}

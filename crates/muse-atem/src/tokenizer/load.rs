@@ -1,0 +1,250 @@
+//! Vocabularies into one set of tables, whether from `tokenizer.json` or from a GGUF file. Both
+//! are untrusted.
+
+use std::collections::HashMap;
+
+use fancy_regex::RegexBuilder;
+use muse_core::contract::{Token, TokenKind, Vocabulary};
+use muse_core::{Error, Result};
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::models::bpe::{BPE, Merges, Vocab};
+
+use super::{Tokenizer, alphabet, corrupt, unsupported};
+
+/// The split expression of the o200k family, which GGUF files only name.
+const O200K: &str = concat!(
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+);
+
+/// Ids may leave gaps, but not so wide that a few bytes of a file cost gigabytes.
+const MAX_GAP: usize = 65_536;
+
+/// What a tokenizer is built from.
+pub(super) struct Tables {
+    /// Text tokens in the letters of the byte alphabet, with their ids.
+    text: Vec<(String, u32)>,
+    /// Marks as they are spelled, with their ids.
+    marks: Vec<(String, u32)>,
+    merges: Merges,
+    split: String,
+    ignore_merges: bool,
+}
+
+pub(super) fn tables(vocabulary: Vocabulary) -> Result<Tables> {
+    match vocabulary {
+        Vocabulary::HuggingFace(json) => hugging_face(&json),
+        Vocabulary::Bpe { tokens, kinds, merges, pre, bos: _ } => gguf(tokens, kinds, merges, &pre),
+    }
+}
+
+impl Tables {
+    pub(super) fn build(self) -> Result<Tokenizer> {
+        let count = self.text.len() + self.marks.len();
+        let ids = self.text.iter().chain(&self.marks).map(|(_, id)| *id as usize + 1);
+        let size = ids.max().unwrap_or(0);
+        if size > count + MAX_GAP {
+            return corrupt(format!("token id {} with only {count} tokens", size - 1));
+        }
+        let mut spelled: Vec<Option<Vec<u8>>> = vec![None; size];
+        let mut put = |id: u32, name: &str, bytes: Vec<u8>| match &mut spelled[id as usize] {
+            Some(_) => corrupt(format!("id {id} is given twice, the second time to `{name}`")),
+            place => {
+                *place = Some(bytes);
+                Ok(())
+            }
+        };
+        for (text, id) in &self.text {
+            let Some(bytes) = text.chars().map(alphabet::byte).collect() else {
+                return corrupt(format!(
+                    "token {id} `{text}` has letters outside the byte alphabet"
+                ));
+            };
+            put(*id, text, bytes)?;
+        }
+        let mut control = vec![false; size];
+        for (mark, id) in &self.marks {
+            put(*id, mark, mark.clone().into_bytes())?;
+            control[*id as usize] = true;
+        }
+        let texts = self.text.len();
+        let vocab: Vocab = self.text.into_iter().collect();
+        if vocab.len() < texts {
+            return corrupt(format!("{} token texts are given twice", texts - vocab.len()));
+        }
+        for byte in 0..=255 {
+            let letter = alphabet::letter(byte);
+            if !vocab.contains_key(letter.encode_utf8(&mut [0; 4]) as &str) {
+                return corrupt(format!("no token for byte {byte:#04x}"));
+            }
+        }
+        let (bytes, ends) = flatten(&spelled)?;
+        let bpe = BPE::builder()
+            .vocab_and_merges(vocab, self.merges)
+            .ignore_merges(self.ignore_merges)
+            .build()
+            .or_else(|e| corrupt(format!("merge rules do not fit the tokens: {e}")))?;
+        let words = RegexBuilder::new(&self.split)
+            .backtrack_limit(usize::MAX)
+            .build()
+            .or_else(|e| corrupt(format!("split expression: {e}")))?;
+        let marks = self.marks.into_iter().map(|(mark, id)| (mark, Token(id))).collect();
+        Ok(Tokenizer { bpe, words, bytes, ends, control, marks })
+    }
+}
+
+/// Joins the bytes of all tokens; gaps have none.
+fn flatten(spelled: &[Option<Vec<u8>>]) -> Result<(Vec<u8>, Vec<u32>)> {
+    let mut bytes = Vec::new();
+    let mut ends = Vec::with_capacity(spelled.len());
+    for token in spelled {
+        bytes.extend_from_slice(token.as_deref().unwrap_or_default());
+        match u32::try_from(bytes.len()) {
+            Ok(end) => ends.push(end),
+            Err(_) => return corrupt("token texts of 4 GB and more".to_owned()),
+        }
+    }
+    Ok((bytes, ends))
+}
+
+/// The parts of `tokenizer.json` that decide ids. Post-processor and decoder are left out: the
+/// template writes all marks, and a byte-level decoder follows from the pre-tokenizer.
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+    normalizer: Option<Value>,
+    pre_tokenizer: Option<Value>,
+    model: Model,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    id: u32,
+    content: String,
+    #[serde(default)]
+    special: bool,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    #[serde(default)]
+    r#type: Option<String>,
+    vocab: HashMap<String, u32>,
+    merges: Vec<Merge>,
+    #[serde(default)]
+    ignore_merges: bool,
+    #[serde(default)]
+    byte_fallback: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Merge {
+    Pair(String, String),
+    Line(String),
+}
+
+fn hugging_face(json: &[u8]) -> Result<Tables> {
+    let file: File = serde_json::from_slice(json)
+        .or_else(|e| corrupt(format!("tokenizer.json is not readable: {e}")))?;
+    if file.model.r#type.as_deref().is_some_and(|kind| kind != "BPE") || file.model.byte_fallback {
+        return unsupported(format!(
+            "tokenizer.json has a model of type {}",
+            file.model.r#type.as_deref().unwrap_or("BPE with byte fallback")
+        ));
+    }
+    if file.normalizer.is_some_and(|normalizer| !normalizer.is_null()) {
+        return unsupported("tokenizer.json has a normalizer".to_owned());
+    }
+    let split = split_expression(file.pre_tokenizer.as_ref().unwrap_or(&Value::Null))?;
+    let mut vocab = file.model.vocab;
+    let mut marks = Vec::with_capacity(file.added_tokens.len());
+    for added in file.added_tokens {
+        if !added.special {
+            return unsupported(format!(
+                "added token {} `{}` is not special",
+                added.id, added.content
+            ));
+        }
+        // Also found in the table of text tokens, it could be forged by text.
+        vocab.remove(&added.content);
+        marks.push((added.content, added.id));
+    }
+    let merges = file.model.merges.into_iter().map(|merge| match merge {
+        Merge::Pair(left, right) => Ok((left, right)),
+        Merge::Line(line) => pair(&line),
+    });
+    Ok(Tables {
+        text: vocab.into_iter().collect(),
+        marks,
+        merges: merges.collect::<Result<_>>()?,
+        split,
+        ignore_merges: file.model.ignore_merges,
+    })
+}
+
+/// The expression of a pre-tokenizer that splits by one expression and maps bytes to letters.
+fn split_expression(pre_tokenizer: &Value) -> Result<String> {
+    let steps = &pre_tokenizer["pretokenizers"];
+    let (split, byte_level) = (&steps[0], &steps[1]);
+    let expression = split["pattern"]["Regex"].as_str();
+    let fits = pre_tokenizer["type"] == "Sequence"
+        && steps.as_array().is_some_and(|steps| steps.len() == 2)
+        && split["type"] == "Split"
+        && split["behavior"] == "Isolated"
+        && split["invert"] != true
+        && byte_level["type"] == "ByteLevel"
+        && byte_level["add_prefix_space"] != true
+        && byte_level["use_regex"] == false;
+    match expression {
+        Some(expression) if fits => Ok(expression.to_owned()),
+        _ => unsupported(
+            "tokenizer.json does not split by one expression and then by bytes".to_owned(),
+        ),
+    }
+}
+
+fn gguf(
+    tokens: Vec<String>,
+    kinds: Vec<TokenKind>,
+    merges: Vec<String>,
+    pre: &str,
+) -> Result<Tables> {
+    if kinds.len() != tokens.len() {
+        return corrupt(format!("{} tokens but {} token types", tokens.len(), kinds.len()));
+    }
+    if !matches!(pre, "llama4" | "gpt-4o") {
+        return unsupported(format!(
+            "tokenizer.ggml.pre is `{pre}`, expected `llama4` or `gpt-4o`"
+        ));
+    }
+    let (mut text, mut marks) = (Vec::with_capacity(tokens.len()), Vec::new());
+    for ((token, kind), id) in tokens.into_iter().zip(kinds).zip(0_u32..) {
+        match kind {
+            TokenKind::Normal => text.push((token, id)),
+            TokenKind::Control | TokenKind::Other => marks.push((token, id)),
+            // Some converters call the reserved marks so.
+            TokenKind::UserDefined if token.starts_with("<|") => marks.push((token, id)),
+            TokenKind::UserDefined => {
+                return unsupported(format!("token {id} `{token}` is user-defined text"));
+            }
+        }
+    }
+    let merges = merges.iter().map(|line| pair(line)).collect::<Result<_>>()?;
+    Ok(Tables { text, marks, merges, split: O200K.to_owned(), ignore_merges: true })
+}
+
+fn pair(line: &str) -> Result<(String, String)> {
+    match line.split_once(' ') {
+        Some((left, right)) => Ok((left.to_owned(), right.to_owned())),
+        None => Err(Error::Corrupt(format!(
+            "vocabulary: merge rule `{line}` does not name two tokens with a space between; the \
+             file is damaged, fetch it again"
+        ))),
+    }
+}

@@ -1,0 +1,107 @@
+//! Text to tokens and back: byte-level BPE whose protocol marks are never found in text.
+
+mod alphabet;
+mod load;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use fancy_regex::Regex;
+use muse_core::contract::{Token, Vocabulary};
+use muse_core::{Error, Result};
+use tokenizers::Model;
+use tokenizers::models::bpe::BPE;
+
+/// The tokenizer of a checkpoint.
+///
+/// Text is encoded as text whatever it spells, and no token is ever added by itself: marks enter a
+/// prompt only as [`muse_core::contract::Piece::Control`].
+pub struct Tokenizer {
+    bpe: BPE,
+    /// Cuts text into the words that are encoded one by one.
+    words: Regex,
+    /// Bytes of all tokens, one behind the other.
+    bytes: Vec<u8>,
+    /// Token `t` is `bytes[ends[t - 1]..ends[t]]`.
+    ends: Vec<u32>,
+    control: Vec<bool>,
+    marks: HashMap<String, Token>,
+}
+
+impl Tokenizer {
+    /// Builds the tokenizer.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the vocabulary contradicts itself, [`Error::Unsupported`] when it
+    /// is of another kind than byte-level BPE.
+    pub fn new(vocabulary: Vocabulary) -> Result<Arc<Self>> {
+        load::tables(vocabulary)?.build().map(Arc::new)
+    }
+
+    fn encode_word(&self, word: &str, out: &mut Vec<Token>) {
+        let letters: String = word.bytes().map(alphabet::letter).collect();
+        // Fails only for letters outside the vocabulary; all 256 were checked to be in it.
+        let tokens = self.bpe.tokenize(&letters).expect("all bytes are in the vocabulary");
+        out.extend(tokens.into_iter().map(|token| Token(token.id)));
+    }
+}
+
+impl muse_core::contract::Tokenizer for Tokenizer {
+    fn encode(&self, text: &str, out: &mut Vec<Token>) {
+        let mut at = 0;
+        // A regex that gives up (its step limit is out of reach of sane patterns) leaves the rest
+        // one word: other tokens perhaps, the same bytes always.
+        for found in self.words.find_iter(text).map_while(std::result::Result::ok) {
+            if found.start() > at {
+                self.encode_word(&text[at..found.start()], out);
+            }
+            if !found.as_str().is_empty() {
+                self.encode_word(found.as_str(), out);
+            }
+            at = found.end();
+        }
+        if at < text.len() {
+            self.encode_word(&text[at..], out);
+        }
+    }
+
+    fn control(&self, mark: &str) -> Option<Token> {
+        self.marks.get(mark).copied()
+    }
+
+    fn is_control(&self, token: Token) -> bool {
+        self.control.get(token.0 as usize).copied().unwrap_or(false)
+    }
+
+    fn decode(&self, token: Token, out: &mut Vec<u8>) {
+        let index = token.0 as usize;
+        if let Some(&end) = self.ends.get(index) {
+            let start = if index == 0 { 0 } else { self.ends[index - 1] };
+            out.extend_from_slice(&self.bytes[start as usize..end as usize]);
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.ends.len()
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer")
+            .field("tokens", &self.ends.len())
+            .field("marks", &self.marks.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn corrupt<T>(message: String) -> Result<T> {
+    Err(Error::Corrupt(format!("vocabulary: {message}; the file is damaged, fetch it again")))
+}
+
+fn unsupported<T>(message: String) -> Result<T> {
+    Err(Error::Unsupported(format!(
+        "vocabulary: {message}; Muse-Glimmer uses byte-level BPE with one split expression"
+    )))
+}
