@@ -57,9 +57,19 @@ impl Pool {
         self.seqs.get(&seq).unwrap_or_else(|| panic!("sequence {} is not open", seq.0))
     }
 
+    fn seq_mut(&mut self, seq: SeqId) -> &mut Seq {
+        self.seqs.get_mut(&seq).unwrap_or_else(|| panic!("sequence {} is not open", seq.0))
+    }
+
     /// First page of the window group that a sequence of `len` rows still sees.
     fn oldest(&self, len: u32) -> usize {
         (len.saturating_sub(self.options.reach) / PAGE) as usize
+    }
+
+    /// The most pages of the window group that a sequence has at one time: a run of n positions
+    /// touches one page more than it fills when it begins late in one.
+    fn window_span(&self) -> usize {
+        pages_for(self.options.reach.saturating_add(self.options.block)) + 1
     }
 
     /// Pages of the tree that hold the leading rows of `keys`, and the rows they hold.
@@ -233,7 +243,9 @@ impl KvPool for Pool {
             shared: rows / PAGE_TOKENS,
             borrows: !rows.is_multiple_of(PAGE_TOKENS),
             passed: self.oldest(rows as u32),
-            ..Seq::default()
+            // All it can come to: growing is not to allocate.
+            full: Vec::with_capacity(self.options.full_pages),
+            window: Vec::with_capacity(self.window_span().min(self.options.window_pages)),
         };
         for (i, &page) in path.iter().enumerate().take(seq.held()) {
             self.tree.hold(page);
@@ -249,7 +261,7 @@ impl KvPool for Pool {
     }
 
     fn reserve(&mut self, id: SeqId, end: u32, copies: &mut Vec<PageCopy>) -> Result<()> {
-        let mut seq = self.seqs.remove(&id).expect("an open sequence");
+        let mut seq = std::mem::take(self.seq_mut(id));
         // Pages are reserved in both groups alike and leave at the old end alone.
         let more = pages_for(end).saturating_sub(seq.full.len());
         let copy = usize::from(seq.borrows && end > seq.len);
@@ -258,7 +270,7 @@ impl KvPool for Pool {
         // Without room for a copy, its only user may take the borrowed page itself.
         let takes = copy == 1 && self.tree.users(seq.full[seq.shared]) == 1;
         if !(room || takes && more <= free.full && more <= free.window) {
-            self.seqs.insert(id, seq);
+            *self.seq_mut(id) = seq;
             return Err(Error::Exhausted(format!(
                 "positions up to {end} need {} pages more of each group, {} full and {} window \
                  pages are free: retry when other requests have ended",
@@ -275,12 +287,12 @@ impl KvPool for Pool {
             seq.full.push(full);
             seq.window.push(window);
         }
-        self.seqs.insert(id, seq);
+        *self.seq_mut(id) = seq;
         Ok(())
     }
 
     fn commit(&mut self, id: SeqId, keys: &[PageKey]) {
-        let mut seq = self.seqs.remove(&id).expect("an open sequence");
+        let mut seq = std::mem::take(self.seq_mut(id));
         let end = seq.len + keys.len() as u32;
         assert!(pages_for(end) <= seq.full.len(), "committed rows were reserved");
         assert!(keys.is_empty() || !seq.borrows, "committed rows were reserved");
@@ -298,11 +310,11 @@ impl KvPool for Pool {
         }
         seq.window.drain(..passed - seq.passed);
         seq.passed = passed;
-        self.seqs.insert(id, seq);
+        *self.seq_mut(id) = seq;
     }
 
     fn truncate(&mut self, id: SeqId, len: u32) {
-        let mut seq = self.seqs.remove(&id).expect("an open sequence");
+        let mut seq = std::mem::take(self.seq_mut(id));
         assert!(len <= seq.len, "truncated to {len}, the length is {}", seq.len);
         assert!(
             self.oldest(len) >= seq.passed,
@@ -316,7 +328,7 @@ impl KvPool for Pool {
             seq.borrows = true;
         }
         seq.len = len;
-        self.seqs.insert(id, seq);
+        *self.seq_mut(id) = seq;
     }
 
     fn len(&self, id: SeqId) -> u32 {
@@ -347,9 +359,6 @@ impl KvPool for Pool {
     }
 
     fn worst_case(&self, rows: u32) -> PageCount {
-        // A run of n positions touches one page more than it fills when it begins late in one.
-        let span = self.options.reach.saturating_add(self.options.block);
-        let window = span.div_ceil(PAGE) as usize + 1;
-        PageCount { full: pages_for(rows), window: pages_for(rows).min(window) }
+        PageCount { full: pages_for(rows), window: pages_for(rows).min(self.window_span()) }
     }
 }

@@ -4,6 +4,9 @@ use super::EngineOptions;
 use crate::contract::{Backend, Drafter, KvPool, Request, Segment, Target};
 use crate::{Error, Result, sampler};
 
+/// The most guesses of a verify when there is no drafter: what a grammar dictates.
+const DICTATED: usize = 16;
+
 /// Bounds of an engine, from its model, its pool and its options.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -62,7 +65,7 @@ impl Limits {
                 total.full, total.window
             )));
         }
-        let draft = drafter.map_or(0, |d| d.width().min(options.max_draft));
+        let draft = drafter.map_or(DICTATED, |d| d.width()).min(options.max_draft);
         Ok(Self {
             vocab: spec.vocab,
             max_positions,

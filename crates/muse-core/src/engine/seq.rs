@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Limits;
 use crate::contract::{
     Constraint, Done, Event, FinishReason, History, Picked, Request, Sampling, Segment, SeqId,
     Sink, Timings, Token, TokenMask, Usage,
@@ -39,6 +40,8 @@ pub(super) struct Seq {
     stop: Vec<Token>,
     max_tokens: u32,
     sink: Sink,
+    /// The sink has not said `Break`.
+    listens: bool,
     usage: Usage,
     /// Prompt rows told of.
     told: Option<u32>,
@@ -49,12 +52,12 @@ pub(super) struct Seq {
 }
 
 impl Seq {
-    /// A checked request. `positions` is the most tokens it may come to.
+    /// A request that these limits admit.
     pub(super) fn new(
         id: SeqId,
         request: Request,
         sink: Sink,
-        positions: u32,
+        limits: &Limits,
         now: Duration,
     ) -> Self {
         let mut tokens = Vec::new();
@@ -63,10 +66,10 @@ impl Seq {
             tokens.extend_from_slice(part);
         }
         let prompt = tokens.len();
-        let room = positions - prompt as u32;
+        let room = limits.positions() - prompt as u32;
         let max_tokens = request.max_tokens.unwrap_or(room).min(room);
         // Enough for all that comes: a step is not to allocate.
-        tokens.reserve_exact(max_tokens as usize + 64);
+        tokens.reserve_exact(max_tokens as usize + limits.draft + 1);
         let mut history = History::default();
         if sampler::counts_history(&request.sampling) {
             history.prompt.extend(&tokens);
@@ -87,12 +90,13 @@ impl Seq {
             guesses: 0,
             mask: 0,
             kept: 0,
-            chosen: Vec::new(),
+            chosen: Vec::with_capacity(limits.draft + 1),
             finish: None,
             prompt,
             stop: request.stop,
             max_tokens,
             sink,
+            listens: true,
             usage: Usage {
                 prompt: prompt as u32,
                 accepted: Vec::with_capacity(max_tokens as usize),
@@ -139,7 +143,7 @@ impl Seq {
     pub(super) fn tell_prefill(&mut self, done: u32) {
         let total = self.prompt as u32;
         let done = done.min(total);
-        if !self.speaks() && self.told.is_none_or(|told| told < done) {
+        if self.told.is_none_or(|told| told < done) {
             self.told = Some(done);
             self.emit(Event::Prefill { done, total });
         }
@@ -195,22 +199,21 @@ impl Seq {
                 self.finish = Some(FinishReason::Failed(error));
                 break;
             }
-            self.usage.completion += 1;
-            if !self.emit(Event::Token(picked)) {
+            if !self.listens {
                 break;
             }
+            self.usage.completion += 1;
+            self.emit(Event::Token(picked));
         }
         chosen.clear();
         self.chosen = chosen;
     }
 
-    /// Whether the client still listens.
-    fn emit(&mut self, event: Event) -> bool {
-        let listens = (self.sink)(event).is_continue();
-        if !listens {
+    fn emit(&mut self, event: Event) {
+        if (self.sink)(event).is_break() {
+            self.listens = false;
             self.finish = Some(FinishReason::Cancelled);
         }
-        listens
     }
 
     /// Says how it ended. Nothing follows, by construction.
@@ -272,7 +275,8 @@ impl Seq {
         Ok(())
     }
 
-    /// Writes the mask of every choice of this step, one for each guess and one more.
+    /// Writes the mask of every choice of this step, one for each guess and one more. A guess that
+    /// leads where nothing is allowed is not tried: whether it comes to that, the target says.
     pub(super) fn fill_masks(
         &mut self,
         masks: &mut Vec<TokenMask>,
@@ -281,23 +285,42 @@ impl Seq {
         let Some(constraint) = &mut self.constraint else { return Ok(()) };
         let trial = self.tokens.len() - self.guesses;
         self.mask = *used;
-        for i in 0..=self.guesses {
+        let mut accepted = 0;
+        loop {
             if masks.len() == *used {
                 masks.push(TokenMask::default());
             }
-            let mask = &mut masks[*used];
-            *used += 1;
-            constraint.mask(mask)?;
-            if mask.words.iter().all(|word| *word == 0) {
-                return Err(Error::Invalid(format!(
-                    "the grammar allows no token at position {}: it contradicts itself",
-                    trial + i
-                )));
+            match write_mask(constraint.as_mut(), &mut masks[*used], trial + accepted) {
+                Ok(()) => *used += 1,
+                Err(error) if accepted == 0 => return Err(error),
+                Err(_) => {
+                    let dropped = self.guesses - (accepted - 1);
+                    self.tokens.truncate(self.tokens.len() - dropped);
+                    self.guesses -= dropped;
+                    self.rows -= dropped;
+                    break;
+                }
             }
-            if i < self.guesses {
-                constraint.accept(self.tokens[trial + i])?;
+            if accepted == self.guesses {
+                break;
             }
+            constraint.accept(self.tokens[trial + accepted])?;
+            accepted += 1;
         }
-        constraint.rollback(self.guesses)
+        constraint.rollback(accepted)
     }
+}
+
+fn write_mask(
+    constraint: &mut dyn Constraint,
+    mask: &mut TokenMask,
+    position: usize,
+) -> Result<()> {
+    constraint.mask(mask)?;
+    if mask.words.iter().all(|word| *word == 0) {
+        return Err(Error::Invalid(format!(
+            "the grammar allows no token at position {position}: it contradicts itself"
+        )));
+    }
+    Ok(())
 }

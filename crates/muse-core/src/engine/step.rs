@@ -104,7 +104,7 @@ impl<B: Backend> Loop<B> {
     /// As [`Limits::check`]. The bound of the queue is its caller's to keep.
     pub fn submit(&mut self, id: SeqId, request: Request, sink: Sink, now: Duration) -> Result<()> {
         self.limits.check(&request)?;
-        self.enqueue(Seq::new(id, request, sink, self.limits.positions(), now));
+        self.enqueue(Seq::new(id, request, sink, &self.limits, now));
         Ok(())
     }
 

@@ -154,11 +154,14 @@ impl Engine for EngineHandle {
         if inbox.draining {
             return Err(Error::Exhausted("the engine is shutting down: ask another".into()));
         }
-        let waiting = inbox.load.waiting + inbox.submitted.len();
-        if waiting >= self.shared.limits.queue {
+        let limits = &self.shared.limits;
+        // Who finds a free place in the next step does not wait for one.
+        let places = limits.max_active - inbox.load.active;
+        let waiting = (inbox.load.waiting + inbox.submitted.len()).saturating_sub(places);
+        if waiting >= limits.queue {
             return Err(Error::Exhausted(format!(
                 "{waiting} requests wait already, the queue holds {}: retry later",
-                self.shared.limits.queue
+                limits.queue
             )));
         }
         inbox.ids += 1;

@@ -1,0 +1,58 @@
+//! A step allocates nothing once it is warm.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use muse_core::contract::{Event, Sampling, SeqId, Token};
+use muse_tests::sim::{Ask, Setup};
+
+/// Steps several sequences and counts what their decode steps allocate.
+fn allocations(setup: &Setup, change: impl Fn(&mut Ask)) -> (u64, u64) {
+    let mut rig = setup.build().expect("fits");
+    let tokens = Arc::new(AtomicU64::new(0));
+    for i in 0..4 {
+        let mut ask = Ask::greedy((0..100 + i).map(|t| Token(t % 61)).collect(), 600);
+        change(&mut ask);
+        let count = Arc::clone(&tokens);
+        let sink = move |event| {
+            count.fetch_add(u64::from(matches!(event, Event::Token(_))), Ordering::Relaxed);
+            ControlFlow::Continue(())
+        };
+        rig.engine
+            .submit(SeqId(u64::from(i)), ask.request(61), Box::new(sink), Duration::ZERO)
+            .expect("is taken");
+    }
+    let step = |rig: &mut muse_tests::sim::Rig| {
+        assert!(rig.engine.step(&|| Duration::ZERO).expect("no fault"), "still running");
+    };
+    (0..40).for_each(|_| step(&mut rig));
+    let before = tokens.load(Ordering::Relaxed);
+    let info = allocation_counter::measure(|| (0..60).for_each(|_| step(&mut rig)));
+    (info.count_total, tokens.load(Ordering::Relaxed) - before)
+}
+
+#[test]
+fn greedy_steps_allocate_nothing() {
+    let plain = Setup { drafter: None, ..Setup::roomy() };
+    let (count, tokens) = allocations(&plain, |_| {});
+    assert_eq!((count, tokens), (0, 240));
+}
+
+#[test]
+fn drafted_and_sampled_steps_allocate_nothing() {
+    let (count, tokens) = allocations(&Setup::roomy(), |ask| {
+        ask.sampling = Sampling {
+            temperature: 0.8,
+            top_k: 20,
+            top_p: 0.9,
+            min_p: 0.01,
+            repetition_penalty: 1.1,
+            frequency_penalty: 0.1,
+            ..Sampling::default()
+        };
+    });
+    assert_eq!(count, 0);
+    assert!(tokens > 260, "guesses are kept: {tokens} tokens");
+}

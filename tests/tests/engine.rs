@@ -1,0 +1,412 @@
+//! The engine's loop on fakes, one promise at a time.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use muse_core::Error;
+use muse_core::contract::{
+    Constraint, ContentHash, FinishReason, Patches, Sampling, Segment, SeqId, Token, TokenMask,
+};
+use muse_core::engine::EngineOptions;
+use muse_core::sampler::mix;
+use muse_testkit::fake::FakeOptions;
+use muse_tests::sim::{Ask, Client, Grammar, Heard, Rig, Setup, client, ids, plain};
+
+fn words(seed: u64, count: usize) -> Vec<Token> {
+    (0..count as u64).map(|i| Token((mix(seed, i) % 61) as u32)).collect()
+}
+
+fn sampled(prompt: Vec<Token>, max_tokens: u32, temperature: f32) -> Ask {
+    let sampling = Sampling { temperature, seed: 5, top_p: 0.95, ..Sampling::default() };
+    Ask { sampling, ..Ask::greedy(prompt, max_tokens) }
+}
+
+/// Submits under the next id.
+fn submit(rig: &mut Rig, id: u64, ask: &Ask) -> Client {
+    let (client, sink) = client(None);
+    let vocab = rig.engine.limits().vocab;
+    rig.engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
+    client
+}
+
+fn run(rig: &mut Rig) {
+    while rig.engine.step(&|| Duration::ZERO).expect("no fault") {}
+    assert_eq!(rig.engine.pool().free(), rig.engine.pool().total());
+    assert_eq!(rig.log.stale.load(Ordering::Relaxed), 0, "the drafter's rows are all right");
+}
+
+fn hear(client: &Client) -> Heard {
+    client.lock().expect("no client panics").clone()
+}
+
+fn alone(setup: &Setup, ask: &Ask) -> Heard {
+    let mut rig = setup.build().expect("fits");
+    let client = submit(&mut rig, 1, ask);
+    run(&mut rig);
+    hear(&client)
+}
+
+fn reason(heard: &Heard) -> &FinishReason {
+    let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
+    &done.reason
+}
+
+#[test]
+fn guesses_never_change_a_token() {
+    let mut accepted = 0;
+    for len in [1, 2, 63, 64, 65, 90, 91, 127, 128, 129, 200, 333, 400] {
+        let hit = [0.0, 0.6, 1.0][len % 3];
+        let setup = Setup { drafter: Some((15, 64, hit)), ..Setup::roomy() };
+        for temperature in [0.0, 0.8, 1.5] {
+            let ask = sampled(words(len as u64, len), 70, temperature);
+            let ask = Ask { logprobs: Some(2), ..ask };
+            let expect = plain(setup.fake, &ask);
+            for width in 0..=15 {
+                let heard = alone(&setup, &Ask { max_draft: Some(width), ..ask.clone() });
+                // Log-probabilities included, bit for bit.
+                assert_eq!(heard.tokens, expect, "{len} tokens, {width} guesses, {temperature}");
+                let usage = &heard.done[0].usage;
+                assert!(usage.accepted.iter().all(|&n| n <= width));
+                assert_eq!(width == 0, usage.accepted.is_empty());
+                accepted += usage.accepted.iter().sum::<u32>();
+            }
+        }
+    }
+    assert!(accepted > 5_000, "guesses were kept: {accepted}");
+}
+
+#[test]
+fn a_stop_inside_an_accepted_block_ends_there() {
+    let setup = Setup { drafter: Some((7, 70, 1.0)), ..Setup::roomy() };
+    let ask = Ask::greedy(words(1, 20), 40);
+    let whole = ids(&plain(setup.fake, &ask));
+    for stop in &whole {
+        let end = whole.iter().position(|token| token == stop).expect("it is one of them");
+        let heard = alone(&setup, &Ask { stop: vec![Token(60), *stop], ..ask.clone() });
+        let first = whole.iter().position(|t| *t == Token(60) || t == stop).expect("is there");
+        assert!(first <= end);
+        assert_eq!(ids(&heard.tokens), whole[..=first]);
+        assert!(matches!(reason(&heard), FinishReason::Stop(token) if *token == whole[first]));
+        let usage = &heard.done[0].usage;
+        assert_eq!(usage.completion as usize, first + 1);
+        // Every token but the first is a kept guess or the one that a verify adds.
+        let verifies = usage.accepted.len();
+        let kept: u32 = usage.accepted.iter().sum();
+        assert!((first..=first + 1).contains(&(kept as usize + verifies)) || verifies == 0);
+    }
+}
+
+#[test]
+fn max_tokens_inside_a_block_is_exact() {
+    let setup = Setup { drafter: Some((7, 70, 1.0)), ..Setup::roomy() };
+    let whole = ids(&plain(setup.fake, &Ask::greedy(words(2, 20), 40)));
+    for max in 1..=40 {
+        let heard = alone(&setup, &Ask::greedy(words(2, 20), max));
+        assert_eq!(ids(&heard.tokens), whole[..max as usize]);
+        assert!(matches!(reason(&heard), FinishReason::Length));
+    }
+}
+
+#[test]
+fn chunks_change_nothing() {
+    let ask = sampled(words(3, 230), 30, 0.7);
+    let expect = plain(FakeOptions::default(), &ask);
+    for chunk_rows in [1, 7, 64, 230] {
+        let options = EngineOptions { chunk_rows, ..EngineOptions::default() };
+        let heard = alone(&Setup { options, ..Setup::roomy() }, &ask);
+        assert_eq!(heard.tokens, expect, "chunks of {chunk_rows}");
+        let steps: Vec<u32> = heard.prefill.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!((heard.prefill[0], heard.prefill.last()), (0, Some(&230)));
+        assert!(steps.iter().all(|&rows| rows as usize <= chunk_rows), "{steps:?}");
+    }
+}
+
+#[test]
+fn company_changes_nothing_and_shares_the_trunk() {
+    let setup = Setup::roomy();
+    let mut rig = setup.build().expect("fits");
+    let asks: Vec<Ask> = (0..8)
+        .map(|i| {
+            let mut prompt = words(4, 150);
+            prompt.extend(words(100 + i, i as usize + 1));
+            sampled(prompt, 40, 0.5 + i as f32 / 10.0)
+        })
+        .collect();
+    let first = submit(&mut rig, 0, &asks[0]);
+    run(&mut rig);
+    let clients: Vec<Client> = (0..8).map(|i| submit(&mut rig, 1 + i as u64, &asks[i])).collect();
+    run(&mut rig);
+    assert_eq!(hear(&first).tokens, hear(&clients[0]).tokens);
+    for (ask, client) in asks.iter().zip(&clients) {
+        let heard = hear(client);
+        assert_eq!(heard.tokens, plain(setup.fake, ask));
+        assert!(heard.done[0].usage.cached >= 150, "{:?}", heard.done[0].usage);
+        assert_eq!(heard.prefill[0], heard.done[0].usage.cached);
+    }
+}
+
+#[test]
+fn under_pressure_the_youngest_waits_and_says_nothing_twice() {
+    let fake = FakeOptions { full_pages: 7, window_pages: 14, ..FakeOptions::default() };
+    let options = EngineOptions { chunk_rows: 64, ..EngineOptions::default() };
+    let setup = Setup { fake, options, ..Setup::roomy() };
+    let mut rig = setup.build().expect("fits");
+    let asks: Vec<Ask> = (0..3)
+        .map(|i| {
+            let mut ask = sampled(words(200 + i, 60), 150, 0.9);
+            ask.sampling.repetition_penalty = 1.2;
+            ask.sampling.frequency_penalty = 0.3;
+            ask
+        })
+        .collect();
+    let clients: Vec<Client> =
+        asks.iter().enumerate().map(|(i, ask)| submit(&mut rig, i as u64, ask)).collect();
+    let mut sent_back = false;
+    let mut most = 0;
+    while rig.engine.step(&|| Duration::ZERO).expect("no fault") {
+        let (_, active) = rig.engine.load();
+        let ended = clients.iter().filter(|client| !hear(client).done.is_empty()).count();
+        most = most.max(active);
+        sent_back |= active + ended < most;
+    }
+    assert!(sent_back, "7 pages do not hold 3 sequences of 4");
+    for (ask, client) in asks.iter().zip(&clients) {
+        assert_eq!(hear(client).tokens, plain(fake, ask));
+    }
+}
+
+#[test]
+fn what_can_never_run_is_refused_with_the_numbers() {
+    let options = EngineOptions { max_positions: 100, ..EngineOptions::default() };
+    let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
+    let mut refuse = |change: &dyn Fn(&mut muse_core::contract::Request)| -> Error {
+        let mut request = Ask::greedy(words(1, 10), 5).request(61);
+        change(&mut request);
+        let (client, sink) = client(None);
+        let error = rig.engine.submit(SeqId(1), request, sink, Duration::ZERO).expect_err("no");
+        assert!(hear(&client).done.is_empty(), "refused requests hear nothing");
+        error
+    };
+    let invalid = |error: Error, parts: &[&str]| {
+        assert!(matches!(error, Error::Invalid(_)), "{error:?}");
+        let message = error.to_string();
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    };
+    invalid(refuse(&|r| r.prompt = vec![Segment::Tokens(words(1, 100))]), &["100", "shorten"]);
+    invalid(refuse(&|r| r.prompt = vec![Segment::Tokens(Vec::new())]), &["empty"]);
+    invalid(refuse(&|r| r.prompt = vec![Segment::Tokens(vec![Token(61)])]), &["61"]);
+    invalid(refuse(&|r| r.max_tokens = Some(0)), &["max_tokens"]);
+    invalid(refuse(&|r| r.sampling.top_p = 2.0), &["top_p", "2"]);
+    let patches = Patches {
+        values: Vec::new(),
+        frames: 1,
+        grid_rows: 0,
+        grid_cols: 0,
+        hash: ContentHash([0; 16]),
+    };
+    let error = refuse(&|r| r.prompt.push(Segment::Patches(patches.clone())));
+    assert!(matches!(error, Error::Unsupported(_)), "{error:?}");
+}
+
+#[test]
+fn max_tokens_above_the_room_means_the_room() {
+    let options = EngineOptions { max_positions: 100, ..EngineOptions::default() };
+    let setup = Setup { options, ..Setup::roomy() };
+    let heard = alone(&setup, &Ask::greedy(words(6, 80), 5000));
+    assert_eq!(heard.tokens.len(), 20);
+    assert!(matches!(reason(&heard), FinishReason::Length));
+    // A small cache bounds it in the same way.
+    let fake = FakeOptions { full_pages: 2, ..FakeOptions::default() };
+    let heard = alone(&Setup { fake, ..Setup::roomy() }, &Ask::greedy(words(6, 80), 5000));
+    assert_eq!(heard.tokens.len(), 128 - 80);
+}
+
+#[test]
+fn grammars_hold_along_the_draft() {
+    let fake = FakeOptions::default();
+    let script = vec![Token(7), Token(33), Token(2)];
+    for grammar in [Grammar::Even, Grammar::Forced(4, script.clone()), Grammar::Forced(0, script)] {
+        for temperature in [0.0, 1.0] {
+            let mut ask = sampled(words(7, 50), 40, temperature);
+            ask.grammar = grammar.clone();
+            let expect = plain(fake, &ask);
+            for drafter in [None, Some((7, 70, 0.9))] {
+                let heard = alone(&Setup { drafter, ..Setup::roomy() }, &ask);
+                assert_eq!(heard.tokens, expect, "{grammar:?}, drafter {drafter:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_grammar_dictates_comes_in_blocks() {
+    let options = EngineOptions { max_draft: 8, ..EngineOptions::default() };
+    let setup = Setup { drafter: None, options, ..Setup::roomy() };
+    let mut ask = Ask::greedy(words(7, 50), 37);
+    ask.grammar = Grammar::Forced(0, vec![Token(7), Token(33)]);
+    let usage = alone(&setup, &ask).done[0].usage.clone();
+    assert_eq!(usage.accepted, [8, 8, 8, 8], "one token, then four blocks of nine");
+    ask.max_draft = Some(0);
+    assert!(alone(&setup, &ask).done[0].usage.accepted.is_empty());
+}
+
+/// Allows nothing after two tokens.
+struct DeadEnd(usize);
+
+impl Constraint for DeadEnd {
+    fn mask(&mut self, out: &mut TokenMask) -> muse_core::Result<()> {
+        out.words = vec![if self.0 < 2 { u32::MAX } else { 0 }; 2];
+        Ok(())
+    }
+    fn accept(&mut self, _: Token) -> muse_core::Result<()> {
+        self.0 += 1;
+        Ok(())
+    }
+    fn rollback(&mut self, tokens: usize) -> muse_core::Result<()> {
+        self.0 -= tokens;
+        Ok(())
+    }
+    fn legal_prefix(&mut self, draft: &[Token]) -> muse_core::Result<usize> {
+        Ok(draft.len().min(2usize.saturating_sub(self.0)))
+    }
+    fn forced(&mut self) -> muse_core::Result<Option<Token>> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn a_grammar_that_contradicts_itself_ends_its_request_alone() {
+    let setup = Setup::roomy();
+    let mut rig = setup.build().expect("fits");
+    let ask = Ask::greedy(words(8, 30), 20);
+    let (stuck, sink) = client(None);
+    let mut request = ask.request(61);
+    request.constraint = Some(Box::new(DeadEnd(0)));
+    rig.engine.submit(SeqId(1), request, sink, Duration::ZERO).expect("is taken");
+    let other = submit(&mut rig, 2, &ask);
+    run(&mut rig);
+    assert_eq!(hear(&stuck).tokens.len(), 2);
+    assert!(
+        matches!(reason(&hear(&stuck)), FinishReason::Failed(Error::Invalid(m)) if m.contains("grammar"))
+    );
+    assert_eq!(hear(&other).tokens, plain(setup.fake, &ask));
+}
+
+#[test]
+fn cancel_deadline_and_departure_end_within_a_step() {
+    let options = EngineOptions { chunk_rows: 10, ..EngineOptions::default() };
+    let setup = Setup { options, ..Setup::roomy() };
+    let mut rig = setup.build().expect("fits");
+    let clock = Cell::new(Duration::ZERO);
+    let ask = Ask::greedy(words(9, 300), 200);
+    let cancelled = submit(&mut rig, 1, &ask);
+    let late = submit(&mut rig, 2, &Ask { deadline_ms: Some(3), ..ask.clone() });
+    let (gone, sink) = client(Some(3));
+    let request = Ask::greedy(words(10, 5), 200).request(61);
+    rig.engine.submit(SeqId(3), request, sink, Duration::ZERO).expect("is taken");
+    for ms in 0..3 {
+        clock.set(Duration::from_millis(ms));
+        rig.engine.step(&|| clock.get()).expect("no fault");
+    }
+    assert!(hear(&cancelled).done.is_empty() && hear(&late).done.is_empty());
+    rig.engine.cancel(SeqId(1));
+    clock.set(Duration::from_millis(3));
+    rig.engine.step(&|| clock.get()).expect("no fault");
+    assert!(matches!(reason(&hear(&cancelled)), FinishReason::Cancelled), "amid its prompt");
+    assert!(matches!(reason(&hear(&late)), FinishReason::Deadline));
+    assert!(hear(&late).tokens.is_empty());
+    run(&mut rig);
+    assert!(matches!(reason(&hear(&gone)), FinishReason::Cancelled));
+    assert_eq!(hear(&gone).tokens.len(), 3, "nothing is said to who left");
+    assert_eq!(hear(&gone).done[0].usage.completion, 3);
+}
+
+#[test]
+fn the_higher_priority_goes_first() {
+    let options = EngineOptions { max_active: 1, ..EngineOptions::default() };
+    let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
+    let low = submit(&mut rig, 1, &Ask { priority: -1, ..Ask::greedy(words(1, 5), 4) });
+    let old = submit(&mut rig, 2, &Ask::greedy(words(2, 5), 4));
+    let young = submit(&mut rig, 3, &Ask::greedy(words(3, 5), 4));
+    let mut order = Vec::new();
+    while rig.engine.step(&|| Duration::ZERO).expect("no fault") {
+        for (name, client) in [("low", &low), ("old", &old), ("young", &young)] {
+            if !hear(client).done.is_empty() && !order.contains(&name) {
+                order.push(name);
+            }
+        }
+    }
+    assert_eq!(order, ["old", "young"], "and the low one last");
+    assert_eq!(hear(&low).tokens.len(), 4);
+}
+
+#[test]
+fn decoding_goes_on_beside_a_long_prompt() {
+    let options =
+        EngineOptions { chunk_rows: 100, mixed_rows: 20, max_draft: 0, ..EngineOptions::default() };
+    let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
+    let talker = submit(&mut rig, 1, &Ask::greedy(words(1, 5), 60));
+    rig.engine.step(&|| Duration::ZERO).expect("no fault");
+    let reader = submit(&mut rig, 2, &Ask::greedy(words(2, 400), 1));
+    for step in 2..15 {
+        rig.engine.step(&|| Duration::ZERO).expect("no fault");
+        assert_eq!(hear(&talker).tokens.len(), step, "a token a step");
+    }
+    let rows: Vec<u32> = hear(&reader).prefill.windows(2).map(|p| p[1] - p[0]).collect();
+    assert!(rows.iter().all(|&rows| rows <= 21), "{rows:?}");
+    run(&mut rig);
+}
+
+#[test]
+fn timings_are_of_the_callers_clock() {
+    let options = EngineOptions { chunk_rows: 10, max_active: 1, ..EngineOptions::default() };
+    let mut rig = Setup { options, drafter: None, ..Setup::roomy() }.build().expect("fits");
+    let first = submit(&mut rig, 1, &Ask::greedy(words(1, 30), 5));
+    let second = submit(&mut rig, 2, &Ask::greedy(words(2, 30), 5));
+    let clock = Cell::new(Duration::ZERO);
+    while rig.engine.step(&|| clock.get()).expect("no fault") {
+        clock.set(clock.get() + Duration::from_millis(10));
+    }
+    let timings = hear(&first).done[0].timings;
+    assert_eq!(timings.queued, Duration::ZERO);
+    assert_eq!(timings.prefill, Duration::from_millis(20), "the third chunk gives the token");
+    assert_eq!(timings.decode, Duration::from_millis(40));
+    let timings = hear(&second).done[0].timings;
+    assert_eq!(timings.queued, Duration::from_millis(70));
+    assert_eq!(timings.total(), Duration::from_millis(130));
+    let usage = &hear(&second).done[0].usage;
+    assert_eq!(usage.ar_decode_tokens_per_second(&timings), 100.0);
+}
+
+#[test]
+fn a_device_fault_is_told_to_everyone() {
+    let mut rig = Setup::roomy().build().expect("fits");
+    rig.fail_at.store(4, Ordering::Relaxed);
+    let clients: Vec<Client> =
+        (0..3).map(|i| submit(&mut rig, i, &Ask::greedy(words(i, 40), 50))).collect();
+    let error = loop {
+        match rig.engine.step(&|| Duration::ZERO) {
+            Ok(left) => assert!(left, "the fault comes first"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Device { .. }));
+    for client in &clients {
+        assert!(matches!(reason(&hear(client)), FinishReason::Failed(Error::Device { .. })));
+    }
+    assert_eq!(rig.engine.pool().free(), rig.engine.pool().total());
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused() {
+    let build = |fake: FakeOptions, options: EngineOptions| {
+        Setup { fake, options, ..Setup::roomy() }.build().err().map(|error| error.to_string())
+    };
+    let (fake, options) = (FakeOptions::default(), EngineOptions::default());
+    let message = build(FakeOptions { full_pages: 0, ..fake }, options.clone()).expect("no pages");
+    assert!(message.contains("0 full"), "{message}");
+    let none = EngineOptions { max_active: 0, ..options };
+    let message = build(fake, none).expect("nobody may run");
+    assert!(message.contains("max_active"), "{message}");
+}
