@@ -2,6 +2,7 @@
 
 mod broken_folder;
 mod broken_gguf;
+mod broken_keys;
 mod gguf;
 mod huggingface;
 mod inspect;

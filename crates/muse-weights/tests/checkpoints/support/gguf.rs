@@ -113,7 +113,8 @@ impl Gguf {
         self.tensors.remove(at.unwrap_or_else(|| panic!("no tensor {name}")))
     }
 
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    /// Everything before the data.
+    pub(crate) fn header(&self) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend(self.version.to_le_bytes());
         out.extend((self.tensors.len() as u64).to_le_bytes());
@@ -131,6 +132,11 @@ impl Gguf {
             out.extend((offset as u64).wrapping_add_signed(tensor.shift).to_le_bytes());
             offset += tensor.bytes.len().next_multiple_of(self.alignment);
         }
+        out
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut out = self.header();
         for tensor in &self.tensors {
             out.resize(out.len().next_multiple_of(self.alignment), 0);
             out.extend(&tensor.bytes);
