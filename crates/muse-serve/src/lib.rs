@@ -4,5 +4,11 @@
 #![forbid(unsafe_code)]
 
 mod app;
+pub mod grpc;
+mod http;
+mod server;
+pub mod service;
+mod status;
 
 pub use app::{App, ModelCard};
+pub use server::{ServeOptions, Server};

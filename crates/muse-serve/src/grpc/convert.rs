@@ -1,0 +1,252 @@
+//! Messages of `muse.v1` to the words of the service, and back.
+
+use std::time::Duration;
+
+use muse_core::contract::{Content, Conversation, Part, Picked, Piece, Token, Tokenizer, Turn};
+use muse_core::contract::{Tool, ToolCall};
+use muse_proto::v1::{self, FinishReason, ReasoningStrength, Role, ToolMode, finish::Matched};
+use tonic::Status;
+
+use crate::service::{End, Refusal, Settings, Spent};
+
+/// The status of a refusal, its field spelled as a path in the request.
+pub(super) fn status(refusal: Refusal) -> Status {
+    crate::status::grpc(&refusal, |field| match field {
+        "temperature" | "top_k" | "top_p" | "min_p" | "repetition_penalty"
+        | "frequency_penalty" | "presence_penalty" | "bias" | "seed" => format!("sampling.{field}"),
+        "max_tokens" | "max_draft" | "logprobs" => format!("limits.{field}"),
+        "messages" => "conversation.messages".to_owned(),
+        other => other.to_owned(),
+    })
+}
+
+pub(super) fn settings(
+    sampling: Option<v1::Sampling>,
+    limits: Option<v1::Limits>,
+    deadline: Option<Duration>,
+) -> Settings {
+    let (sampling, limits) = (sampling.unwrap_or_default(), limits.unwrap_or_default());
+    Settings {
+        temperature: sampling.temperature,
+        top_k: sampling.top_k,
+        top_p: sampling.top_p,
+        min_p: sampling.min_p,
+        repetition_penalty: sampling.repetition_penalty,
+        frequency_penalty: sampling.frequency_penalty,
+        presence_penalty: sampling.presence_penalty,
+        bias: sampling.bias.into_iter().map(|b| (Token(b.id), b.bias)).collect(),
+        seed: sampling.seed,
+        max_tokens: limits.max_tokens,
+        max_draft: limits.max_draft,
+        logprobs: limits.logprobs,
+        priority: limits.priority,
+        deadline,
+    }
+}
+
+/// Reads a conversation. Refusals name the field by its path.
+pub(super) fn conversation(message: v1::Conversation) -> Result<Conversation, Refusal> {
+    let turns = message.messages.into_iter().enumerate().map(|(i, m)| turn(i, m));
+    let mut conversation = Conversation {
+        turns: turns.collect::<Result<_, _>>()?,
+        tools: message.tools.into_iter().map(tool).collect(),
+        namespaces: message.namespaces.into_iter().map(|n| (n.name, n.description)).collect(),
+        reasoning_strength: strength(message.reasoning_strength)?,
+        knowledge_cutoff: date("knowledge_cutoff", message.knowledge_cutoff)?,
+        current_date: date("current_date", message.current_date)?,
+        ..Conversation::default()
+    };
+    choose_tool(message.tool_choice.and_then(|choice| choice.choice), &mut conversation)?;
+    Ok(conversation)
+}
+
+fn turn(index: usize, message: v1::Message) -> Result<Turn, Refusal> {
+    let path = |field: &str| format!("conversation.messages[{index}].{field}");
+    let role = Role::try_from(message.role).unwrap_or(Role::Unspecified);
+    let only = |field: &str, filled: bool, owner: Role| {
+        if !filled || role == owner {
+            return Ok(());
+        }
+        let (found, owner) = (role.as_str_name(), owner.as_str_name());
+        let message = format!("is set in a message of {found}; it belongs to {owner} only");
+        Err(Refusal::field(&path(field), message))
+    };
+    only("reasoning", !message.reasoning.is_empty(), Role::Assistant)?;
+    only("tool_calls", !message.tool_calls.is_empty(), Role::Assistant)?;
+    only("tool_call_id", !message.tool_call_id.is_empty(), Role::Tool)?;
+    only("tool_name", !message.tool_name.is_empty(), Role::Tool)?;
+    let content = content(&path("content"), message.content)?;
+    let filled = |text: String| (!text.is_empty()).then_some(text);
+    match role {
+        Role::System => Ok(Turn::System(content)),
+        Role::User => Ok(Turn::User(content)),
+        Role::Assistant => Ok(Turn::Assistant {
+            reasoning: filled(message.reasoning),
+            content,
+            calls: message.tool_calls.into_iter().map(core_call).collect(),
+            recipient: None,
+            end_turn: None,
+        }),
+        Role::Tool => Ok(Turn::Tool {
+            name: filled(message.tool_name),
+            call_id: filled(message.tool_call_id),
+            content,
+        }),
+        Role::Unspecified => {
+            let found = message.role;
+            let message = format!(
+                "found unknown role {found}; give ROLE_SYSTEM (1), ROLE_USER (2), ROLE_ASSISTANT \
+                 (3) or ROLE_TOOL (4)"
+            );
+            Err(Refusal::field(&path("role"), message))
+        }
+    }
+}
+
+fn content(path: &str, parts: Vec<v1::Part>) -> Result<Content, Refusal> {
+    let part = |(i, part): (usize, v1::Part)| match part.part {
+        Some(v1::part::Part::Text(text)) => Ok(Part::Text(text)),
+        None => {
+            let message = "found a part of unknown kind; this server reads text";
+            Err(Refusal::field(&format!("{path}[{i}]"), message))
+        }
+    };
+    parts.into_iter().enumerate().map(part).collect()
+}
+
+fn tool(tool: v1::Tool) -> Tool {
+    let parameters = Some(tool.parameters_json).filter(|json| !json.is_empty());
+    Tool {
+        name: tool.name,
+        description: tool.description,
+        parameters: parameters.unwrap_or_else(|| "{}".to_owned()),
+        strict: false,
+    }
+}
+
+fn core_call(call: v1::ToolCall) -> ToolCall {
+    ToolCall { id: call.id, name: call.name, arguments: call.arguments_json }
+}
+
+fn strength(value: i32) -> Result<Option<String>, Refusal> {
+    let word = match ReasoningStrength::try_from(value) {
+        Ok(ReasoningStrength::Unspecified) => return Ok(None),
+        Ok(ReasoningStrength::Low) => "low",
+        Ok(ReasoningStrength::Medium) => "medium",
+        Ok(ReasoningStrength::High) => "high",
+        Ok(ReasoningStrength::Xhigh) => "xhigh",
+        Err(_) => {
+            let message = format!("found {value}; give a value of ReasoningStrength (0 to 4)");
+            return Err(Refusal::field("conversation.reasoning_strength", message));
+        }
+    };
+    Ok(Some(word.to_owned()))
+}
+
+fn date(field: &str, text: String) -> Result<Option<String>, Refusal> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let shape = |(i, byte): (usize, u8)| {
+        if i == 4 || i == 7 { byte == b'-' } else { byte.is_ascii_digit() }
+    };
+    if text.len() == 10 && text.bytes().enumerate().all(shape) {
+        return Ok(Some(text));
+    }
+    let message = format!("found {text:?}; give a date as YYYY-MM-DD");
+    Err(Refusal::field(&format!("conversation.{field}"), message))
+}
+
+/// Offers no tools, or commits the header of a call.
+fn choose_tool(
+    choice: Option<v1::tool_choice::Choice>,
+    conversation: &mut Conversation,
+) -> Result<(), Refusal> {
+    use v1::tool_choice::Choice;
+    match choice {
+        None => {}
+        Some(Choice::Mode(mode)) => match ToolMode::try_from(mode) {
+            Ok(ToolMode::Unspecified | ToolMode::Auto) => {}
+            Ok(ToolMode::None) => conversation.tools.clear(),
+            Err(_) => {
+                let message = format!("found {mode}; give a value of ToolMode (0 to 2)");
+                return Err(Refusal::field("conversation.tool_choice.mode", message));
+            }
+        },
+        Some(Choice::Name(name)) => {
+            if !conversation.tools.iter().any(|tool| tool.name == name) {
+                let message = format!("tool {name:?} is not among `tools`; declare it there");
+                return Err(Refusal::field("conversation.tool_choice.name", message));
+            }
+            conversation.tail =
+                vec![Piece::Text(format!(" to={name}")), Piece::Control("<|message|>")];
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn ids(tokens: &[Token]) -> Vec<u32> {
+    tokens.iter().map(|token| token.0).collect()
+}
+
+pub(super) fn progress(done: u32, total: u32) -> v1::Progress {
+    v1::Progress { done, total }
+}
+
+/// A token; `asked` whether log-probabilities are.
+pub(super) fn token(picked: Picked, tokenizer: Option<&dyn Tokenizer>, asked: bool) -> v1::Token {
+    let bytes = |token: Token| {
+        let mut bytes = Vec::new();
+        if let Some(tokenizer) = tokenizer {
+            tokenizer.decode(token, &mut bytes);
+        }
+        bytes
+    };
+    let other = |(token, logprob): (Token, f32)| v1::Alternative {
+        id: token.0,
+        bytes: bytes(token),
+        logprob,
+    };
+    v1::Token {
+        id: picked.token.0,
+        bytes: bytes(picked.token),
+        logprob: asked.then_some(picked.logprob),
+        top: picked.top.into_iter().map(other).collect(),
+    }
+}
+
+pub(super) fn call(call: ToolCall) -> v1::ToolCall {
+    v1::ToolCall { id: call.id, name: call.name, arguments_json: call.arguments }
+}
+
+pub(super) fn usage(spent: Spent) -> v1::Usage {
+    let (usage, timings) = (&spent.usage, &spent.timings);
+    let told = v1::Timings {
+        queued_seconds: timings.queued.as_secs_f64(),
+        prefill_seconds: timings.prefill.as_secs_f64(),
+        decode_seconds: timings.decode.as_secs_f64(),
+        tokens_per_second: usage.tokens_per_second(timings),
+        prefill_tokens_per_second: usage.prefill_tokens_per_second(timings),
+        ar_decode_tokens_per_second: usage.ar_decode_tokens_per_second(timings),
+        accepted_drafts_per_verify: spent.accepted_per_verify(),
+    };
+    v1::Usage {
+        prompt_tokens: usage.prompt,
+        cached_tokens: usage.cached,
+        completion_tokens: usage.completion,
+        reasoning_tokens: spent.reasoning,
+        drafted_tokens: usage.drafted,
+        accepted_drafts: spent.usage.accepted,
+        timings: Some(told),
+    }
+}
+
+pub(super) fn finish(end: End) -> v1::Finish {
+    let (reason, matched) = match end {
+        End::StopToken(token) => (FinishReason::Stop, Some(Matched::StopId(token.0))),
+        End::StopText(text) => (FinishReason::Stop, Some(Matched::StopText(text))),
+        End::Length => (FinishReason::Length, None),
+        End::Calls => (FinishReason::ToolCalls, None),
+    };
+    v1::Finish { reason: reason.into(), matched }
+}

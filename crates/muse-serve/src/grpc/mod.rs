@@ -1,0 +1,116 @@
+//! The services of `muse.v1` over gRPC.
+
+mod chat;
+mod convert;
+mod generate;
+mod model;
+mod tokenizer;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use muse_proto::FILE_DESCRIPTOR_SET;
+use muse_proto::v1::chat_service_server::ChatServiceServer;
+use muse_proto::v1::generate_service_server::GenerateServiceServer;
+use muse_proto::v1::model_service_server::ModelServiceServer;
+use muse_proto::v1::tokenizer_service_server::TokenizerServiceServer;
+use tokio_stream::Stream;
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+use tonic_reflection::server::Builder as Reflection;
+
+pub use chat::Chat;
+pub use generate::Generate;
+pub use model::Models;
+pub use tokenizer::Texts;
+
+use crate::service::Service;
+
+/// The responses of a streaming call.
+pub type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Names that health is told for; empty means the whole server.
+const NAMES: [&str; 5] = [
+    "",
+    <ChatServiceServer<Chat> as NamedService>::NAME,
+    <GenerateServiceServer<Generate> as NamedService>::NAME,
+    <ModelServiceServer<Models> as NamedService>::NAME,
+    <TokenizerServiceServer<Texts> as NamedService>::NAME,
+];
+
+/// All services, with health and reflection. The reporter tells whether they are served.
+pub(crate) async fn routes(
+    service: &Service,
+    max_message_bytes: usize,
+) -> (Routes, HealthReporter) {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    tell_health(&reporter, ServingStatus::Serving).await;
+    let reflection = || {
+        Reflection::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let chat = ChatServiceServer::new(Chat::over(service.clone()));
+    let generate = GenerateServiceServer::new(Generate::over(service.clone()));
+    let models = ModelServiceServer::new(Models::over(service.clone()));
+    let texts = TokenizerServiceServer::new(Texts::over(service.clone()));
+    let routes = Routes::new(chat.max_decoding_message_size(max_message_bytes))
+        .add_service(generate.max_decoding_message_size(max_message_bytes))
+        .add_service(models)
+        .add_service(texts.max_decoding_message_size(max_message_bytes))
+        .add_service(health)
+        .add_service(reflection().build_v1().expect("the descriptors were compiled"))
+        .add_service(reflection().build_v1alpha().expect("the descriptors were compiled"));
+    (routes, reporter)
+}
+
+/// Tells health of the server and of each service.
+pub(crate) async fn tell_health(reporter: &HealthReporter, status: ServingStatus) {
+    for name in NAMES {
+        reporter.set_service_status(name, status).await;
+    }
+}
+
+/// How long the client waits, from the call's `grpc-timeout`.
+fn deadline(metadata: &MetadataMap) -> Option<Duration> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let amount: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(amount.saturating_mul(3600)),
+        "M" => Duration::from_secs(amount.saturating_mul(60)),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_read_in_every_unit() {
+        let check = |text: &str, expected: Option<Duration>| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", text.parse().expect("a value"));
+            assert_eq!(deadline(&metadata), expected, "{text}");
+        };
+        check("2H", Some(Duration::from_secs(7200)));
+        check("3M", Some(Duration::from_secs(180)));
+        check("10S", Some(Duration::from_secs(10)));
+        check("1500m", Some(Duration::from_millis(1500)));
+        check("20u", Some(Duration::from_micros(20)));
+        check("99999999n", Some(Duration::from_nanos(99_999_999)));
+        for wrong in ["", "5", "S", "-1S", "5x", "1.5S"] {
+            check(wrong, None);
+        }
+        assert_eq!(deadline(&MetadataMap::new()), None);
+    }
+}

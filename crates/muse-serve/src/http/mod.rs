@@ -1,0 +1,89 @@
+//! The OpenAI-compatible HTTP interface: chat completions, models and health.
+
+mod body;
+mod chat;
+mod error;
+mod request;
+
+use axum::body::Bytes;
+use axum::extract::{Path, Request, State};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use crate::service::Service;
+use error::ApiError;
+
+/// What handlers share.
+#[derive(Clone)]
+struct Http {
+    service: Service,
+    max_body_bytes: usize,
+}
+
+/// All routes.
+pub(crate) fn router(service: Service, max_body_bytes: usize) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat::completions))
+        .route("/v1/models", get(models))
+        .route("/v1/models/{*id}", get(model))
+        .route("/health", get(health))
+        .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(Http { service, max_body_bytes })
+}
+
+impl Http {
+    /// The whole body, if it is not too large.
+    async fn body(&self, request: Request) -> Result<Bytes, ApiError> {
+        let limit = self.max_body_bytes;
+        let body = axum::body::to_bytes(request.into_body(), limit).await;
+        body.map_err(|error| {
+            let source = std::error::Error::source(&error);
+            if source.is_some_and(|s| s.is::<http_body_util::LengthLimitError>()) {
+                ApiError::too_large(limit)
+            } else {
+                ApiError::bad_request(format!("the body could not be read: {error}"))
+            }
+        })
+    }
+
+    fn card(&self) -> Value {
+        let card = &self.service.app().model;
+        json!({
+            "id": card.name,
+            "object": "model",
+            "created": card.loaded_at,
+            "owned_by": "muse",
+            "context_length": card.max_positions,
+        })
+    }
+}
+
+async fn models(State(http): State<Http>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": [http.card()] }))
+}
+
+async fn model(State(http): State<Http>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    http.service.check_model(Some(&id))?;
+    Ok(Json(http.card()))
+}
+
+async fn health(State(http): State<Http>) -> Response {
+    let (status, word) = if http.service.gate().is_closed() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else {
+        (StatusCode::OK, "ok")
+    };
+    (status, Json(json!({ "status": word }))).into_response()
+}
+
+async fn not_found(method: Method, uri: Uri) -> ApiError {
+    ApiError::not_found(&format!("{method} {}", uri.path()))
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+    ApiError::wrong_method(&method, uri.path())
+}

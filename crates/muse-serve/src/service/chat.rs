@@ -1,0 +1,190 @@
+//! Chat: a conversation in, a stream of typed events out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use muse_core::contract::{
+    Conversation, Event, Piece, PromptTemplate, Request, Segment, Token, Tokenizer,
+};
+use muse_core::sampler::mix;
+
+use super::answer::Answer;
+use super::choice::Choice;
+use super::feed::Feed;
+use super::{ChatEvent, Pass, Refusal, Service, Settings};
+use crate::app::App;
+
+/// The most answers to one request.
+const MAX_CHOICES: u32 = 16;
+/// The most stop texts, and the most bytes of one.
+const MAX_STOPS: usize = 16;
+const MAX_STOP_BYTES: usize = 1024;
+
+/// A conversation to continue.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    /// The model's name; the one being served when none.
+    pub model: Option<String>,
+    /// What was said so far.
+    pub conversation: Conversation,
+    /// Bounds and sampling.
+    pub settings: Settings,
+    /// Texts that end the visible answer.
+    pub stop: Vec<String>,
+    /// How many answers to give; none means 1.
+    pub choices: Option<u32>,
+}
+
+/// A prompt as the model reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// Its text, marks spelled in full.
+    pub text: String,
+    /// Its tokens.
+    pub tokens: Vec<Token>,
+}
+
+/// How a model reads and writes text.
+#[derive(Clone)]
+pub(super) struct Reader {
+    pub(super) tokenizer: Arc<dyn Tokenizer>,
+    template: Arc<dyn PromptTemplate>,
+}
+
+impl Reader {
+    pub(super) fn of(app: &App) -> Result<Self, Refusal> {
+        match (&app.tokenizer, &app.template) {
+            (Some(tokenizer), Some(template)) => {
+                Ok(Self { tokenizer: tokenizer.clone(), template: template.clone() })
+            }
+            _ => Err(Refusal::NoText),
+        }
+    }
+
+    pub(super) fn render(&self, conversation: &Conversation) -> Result<Prompt, Refusal> {
+        let mut prompt = Prompt { text: String::new(), tokens: Vec::new() };
+        for piece in self.template.render(conversation)? {
+            match piece {
+                Piece::Text(text) => {
+                    self.tokenizer.encode(&text, &mut prompt.tokens);
+                    prompt.text.push_str(&text);
+                }
+                Piece::Control(mark) => {
+                    let Some(token) = self.tokenizer.control(mark) else {
+                        let message = format!("the vocabulary has no {mark}; check the tokenizer");
+                        return Err(muse_core::Error::Corrupt(message).into());
+                    };
+                    prompt.tokens.push(token);
+                    prompt.text.push_str(mark);
+                }
+                Piece::Image(_) | Piece::Video(_) => {
+                    let message = "pictures and videos cannot be read by this build; send text";
+                    return Err(muse_core::Error::Unsupported(message.to_owned()).into());
+                }
+            }
+        }
+        Ok(prompt)
+    }
+}
+
+impl Service {
+    /// Continues a conversation.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the request is wrong, does not fit or there is no place for it. Once the
+    /// stream exists, a refusal is its last item.
+    pub async fn chat(&self, ask: Ask) -> Result<Answer<ChatEvent>, Refusal> {
+        let pass = self.gate.enter()?;
+        self.check_model(ask.model.as_deref())?;
+        let service = self.clone();
+        // Long prompts take milliseconds to read, too long for a thread that serves others.
+        tokio::task::spawn_blocking(move || service.start_chat(&ask, pass))
+            .await
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    fn start_chat(&self, ask: &Ask, pass: Pass) -> Result<Answer<ChatEvent>, Refusal> {
+        let app = &self.app;
+        let reader = Reader::of(app)?;
+        let count = check(ask)?;
+        let prompt = reader.render(&ask.conversation)?.tokens;
+        self.check_room(prompt.len())?;
+        let sampling = ask.settings.sampling(app)?;
+        let requests = (0..count).map(|i| {
+            let mut sampling = sampling.clone();
+            if i > 0 {
+                sampling.seed = mix(sampling.seed, u64::from(i));
+            }
+            Request {
+                prompt: vec![Segment::Tokens(prompt.clone())],
+                sampling,
+                stop: app.stop.clone(),
+                max_tokens: ask.settings.max_tokens,
+                max_draft: ask.settings.max_draft,
+                logprobs: ask.settings.logprobs,
+                constraint: None,
+                deadline: ask.settings.deadline,
+                priority: ask.settings.priority,
+            }
+        });
+        let feed = Feed::open(app.engine.clone(), pass, requests)?;
+        let choice = |_| {
+            let listener = reader.template.listener(&ask.conversation, &ask.stop);
+            Choice::new(listener, ask.settings.logprobs.is_some(), ask.conversation.single_call)
+        };
+        let mut choices: Vec<Choice> = (0..count).map(choice).collect();
+        Ok(Answer::new(feed, move |feed, index, event, ready| {
+            let choice = &mut choices[index as usize];
+            let mut emit = |event| push(ready, index, event);
+            match event {
+                Event::Prefill { done, total } => emit(ChatEvent::Progress { done, total }),
+                Event::Token(picked) => {
+                    if choice.hear(picked, &mut emit) {
+                        feed.cancel(index);
+                    }
+                }
+                Event::Done(done) => choice.done(done, &mut emit)?,
+            }
+            Ok(())
+        }))
+    }
+}
+
+/// Checks what does not need the model. Returns the number of choices.
+fn check(ask: &Ask) -> Result<u32, Refusal> {
+    if ask.conversation.turns.is_empty() {
+        return Err(Refusal::field("messages", "found none; send at least one message"));
+    }
+    ask.settings.check_limits()?;
+    let stops = &ask.stop;
+    if stops.len() > MAX_STOPS {
+        let message = format!("found {} texts; at most {MAX_STOPS} are watched for", stops.len());
+        return Err(Refusal::field("stop", message));
+    }
+    if let Some(stop) = stops.iter().find(|s| s.is_empty() || s.len() > MAX_STOP_BYTES) {
+        let found = stop.len();
+        let message =
+            format!("found a text of {found} bytes; a stop text has 1 to {MAX_STOP_BYTES}");
+        return Err(Refusal::field("stop", message));
+    }
+    match ask.choices.unwrap_or(1) {
+        count @ 1..=MAX_CHOICES => Ok(count),
+        count => {
+            let message = format!("found {count}; ask for 1 to {MAX_CHOICES} answers");
+            Err(Refusal::field("choices", message))
+        }
+    }
+}
+
+/// Appends an event, joining text to text: what waits together travels together.
+fn push(ready: &mut VecDeque<(u32, ChatEvent)>, choice: u32, event: ChatEvent) {
+    let before = ready.back_mut().filter(|(c, _)| *c == choice).map(|(_, event)| event);
+    match (before, event) {
+        (Some(ChatEvent::Think(text)), ChatEvent::Think(more)) => text.push_str(&more),
+        (Some(ChatEvent::Say { text, tokens }), ChatEvent::Say { text: more, tokens: fresh }) => {
+            text.push_str(&more);
+            tokens.extend(fresh);
+        }
+        (_, event) => ready.push_back((choice, event)),
+    }
+}

@@ -1,0 +1,126 @@
+//! Health, reflection, and leaving in good order.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio_stream::StreamExt;
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::{v1, v1alpha};
+
+use crate::client::{ask, channel, chat, http, responses, told};
+use crate::fake::{Running, SAY, Script, answer, app};
+
+const SERVICES: [&str; 5] = [
+    "",
+    "muse.v1.ChatService",
+    "muse.v1.GenerateService",
+    "muse.v1.ModelService",
+    "muse.v1.TokenizerService",
+];
+
+async fn health(url: &str, service: &str) -> ServingStatus {
+    let mut client = HealthClient::new(channel(url).await);
+    let request = HealthCheckRequest { service: service.to_owned() };
+    client.check(request).await.expect("a known service").into_inner().status()
+}
+
+#[tokio::test]
+async fn draining_refuses_new_requests_and_finishes_running_ones() {
+    let text = "x".repeat(100);
+    let tokens = answer(&[(SAY, &text)]);
+    let script = Script { tokens, step: Duration::from_millis(10), ..Script::default() };
+    let mut server = Running::start(app(script)).await;
+    for service in SERVICES {
+        assert_eq!(health(&server.grpc, service).await, ServingStatus::Serving, "{service:?}");
+    }
+    let url = server.grpc.clone();
+    let running = tokio::spawn(async move { responses(&url, ask("Hi")).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.stop();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for service in SERVICES {
+        assert_eq!(health(&server.grpc, service).await, ServingStatus::NotServing, "{service:?}");
+    }
+    let status = chat(&server.grpc).await.chat(ask("Hi")).await.expect_err("draining");
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    let body = json!({ "messages": [{ "role": "user", "content": "Hi" }] }).to_string();
+    let reply = http(server.http, "POST", "/v1/chat/completions", body.as_bytes()).await;
+    assert_eq!(reply.status, 503, "{}", reply.body);
+    assert_eq!(http(server.http, "GET", "/health", b"").await.status, 503);
+    let (events, end) = running.await.expect("no panic");
+    end.expect("the running request finishes");
+    assert_eq!(told(&events, 0).1, text);
+    server.task.await.expect("no panic").expect("a clean end");
+}
+
+#[tokio::test]
+async fn what_runs_past_the_limit_is_ended_and_told() {
+    let script = Script { endless: true, step: Duration::from_millis(10), ..Script::default() };
+    let seen = script.seen.clone();
+    let mut server =
+        Running::start_with(app(script), |options| options.drain = Duration::from_millis(50)).await;
+    let mut stream = chat(&server.grpc).await.chat(ask("Hi")).await.expect("a stream").into_inner();
+    stream.message().await.expect("an event");
+    let start = Instant::now();
+    server.stop();
+    let status = loop {
+        match stream.message().await {
+            Ok(event) => assert!(event.is_some(), "the stream ended without a status"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    seen.idle().await;
+    server.task.await.expect("no panic").expect("a clean end");
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn reflection_lists_the_services_in_both_versions() {
+    let server = Running::start(app(Script::default())).await;
+    let mut expected = vec!["grpc.health.v1.Health"];
+    expected.extend(&SERVICES[1..]);
+    let check = |mut names: Vec<String>| {
+        names.retain(|name| !name.starts_with("grpc.reflection."));
+        names.sort();
+        assert_eq!(names, expected);
+    };
+
+    let request = v1::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(v1::server_reflection_request::MessageRequest::ListServices(
+            String::new(),
+        )),
+    };
+    let mut client =
+        v1::server_reflection_client::ServerReflectionClient::new(channel(&server.grpc).await);
+    let replies = client.server_reflection_info(tokio_stream::once(request)).await;
+    let reply = replies.expect("a stream").into_inner().next().await.expect("a reply");
+    let reply = reply.expect("a reply").message_response;
+    let Some(v1::server_reflection_response::MessageResponse::ListServicesResponse(list)) = reply
+    else {
+        panic!("{reply:?}")
+    };
+    check(list.service.into_iter().map(|service| service.name).collect());
+
+    let request = v1alpha::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(v1alpha::server_reflection_request::MessageRequest::ListServices(
+            String::new(),
+        )),
+    };
+    let mut client =
+        v1alpha::server_reflection_client::ServerReflectionClient::new(channel(&server.grpc).await);
+    let replies = client.server_reflection_info(tokio_stream::once(request)).await;
+    let reply = replies.expect("a stream").into_inner().next().await.expect("a reply");
+    let reply = reply.expect("a reply").message_response;
+    let Some(v1alpha::server_reflection_response::MessageResponse::ListServicesResponse(list)) =
+        reply
+    else {
+        panic!("{reply:?}")
+    };
+    check(list.service.into_iter().map(|service| service.name).collect());
+}

@@ -1,0 +1,9 @@
+//! The services over real sockets on loopback: first with a scripted engine, whose answers are
+//! known, then with the embedded checkpoint.
+
+mod client;
+mod drain;
+mod fake;
+mod grpc;
+mod http;
+mod refusals;

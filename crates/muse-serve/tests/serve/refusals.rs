@@ -1,0 +1,273 @@
+//! What is refused, how, and whether the message says what to do.
+
+use std::time::Duration;
+
+use muse_proto::v1::chat_service_client::ChatServiceClient;
+use muse_proto::v1::generate_service_client::GenerateServiceClient;
+use muse_proto::v1::{
+    ChatRequest, Conversation, GenerateRequest, Limits, Role, Sampling, Tool, ToolChoice,
+    tool_choice,
+};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use crate::client::{ask, channel, chat, http, message, responses};
+use crate::fake::{Running, Script, app};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn said(text: &str) -> Value {
+    json!({ "messages": [{ "role": "user", "content": text }] })
+}
+
+#[tokio::test]
+async fn http_refuses_with_status_field_and_advice() {
+    let server = Running::start(app(Script::default())).await;
+    let with = |more: Value| {
+        let mut body = said("Hi");
+        if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
+            body.extend(more);
+        }
+        body.to_string().into_bytes()
+    };
+    let table: Vec<(Vec<u8>, u16, Value, &str, &[&str])> = vec![
+        (
+            with(json!({ "messages": [{ "role": "wizard", "content": "Hi" }] })),
+            400,
+            json!("messages[0].role"),
+            "invalid_value",
+            &["wizard", "user"],
+        ),
+        (
+            with(json!({ "messages": [] })),
+            400,
+            json!("messages"),
+            "invalid_value",
+            &["at least one"],
+        ),
+        (with(json!({ "max_tokens": -1 })), 400, json!("max_tokens"), "invalid_value", &["-1"]),
+        (with(json!({ "max_tokens": 0 })), 400, json!("max_tokens"), "invalid_value", &["1"]),
+        (
+            with(json!({ "temperature": -0.5 })),
+            400,
+            json!("temperature"),
+            "invalid_value",
+            &["-0.5", "0"],
+        ),
+        (with(json!({ "n": 99 })), 400, json!("n"), "invalid_value", &["99", "16"]),
+        (
+            said(&"x".repeat(600)).to_string().into_bytes(),
+            400,
+            json!("messages"),
+            "context_length_exceeded",
+            &["602", "512", "shorten"],
+        ),
+        (
+            with(json!({ "model": "other" })),
+            404,
+            json!("model"),
+            "model_not_found",
+            &["other", "fake"],
+        ),
+        (b"{\"messages\": [}".to_vec(), 400, Value::Null, "invalid_value", &["line 1", "15"]),
+        (b"{\"messages\": \"\xff\"}".to_vec(), 400, Value::Null, "invalid_value", &["UTF-8", "14"]),
+        (
+            with(json!({ "messages": [{ "role": "user", "content": [
+                { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } }
+            ] }] })),
+            501,
+            Value::Null,
+            "unsupported",
+            &["send text"],
+        ),
+    ];
+    for (body, status, param, code, words) in table {
+        let shown = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+        let reply = http(server.http, "POST", CHAT, &body).await;
+        assert_eq!(reply.status, status, "{shown}: {}", reply.body);
+        let error = &reply.json()["error"];
+        assert_eq!((&error["param"], &error["code"]), (&param, &json!(code)), "{shown}: {error}");
+        assert_eq!(error["type"], "invalid_request_error", "{shown}");
+        let message = error["message"].as_str().expect("a message");
+        for word in words {
+            assert!(message.contains(word), "{shown}: {message:?} lacks {word:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn http_answers_json_to_wrong_places_and_sizes() {
+    let server = Running::start_with(app(Script::default()), |options| {
+        options.max_message_bytes = 1000;
+    })
+    .await;
+    let large = said(&"x".repeat(2000)).to_string().into_bytes();
+    let table: [(&str, &str, &[u8], u16, &str, &str); 5] = [
+        ("POST", CHAT, &large, 413, "body_too_large", "1000 bytes"),
+        ("GET", CHAT, b"", 405, "method_not_allowed", "use POST"),
+        ("POST", "/v1/models", b"{}", 405, "method_not_allowed", "use GET"),
+        ("GET", "/v2/nothing", b"", 404, "unknown_url", "/v1/chat/completions"),
+        ("GET", "/v1/models/other", b"", 404, "model_not_found", "fake"),
+    ];
+    for (method, path, body, status, code, advice) in table {
+        let reply = http(server.http, method, path, body).await;
+        assert_eq!(reply.status, status, "{method} {path}: {}", reply.body);
+        let error = &reply.json()["error"];
+        assert_eq!(error["code"], code, "{method} {path}");
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(advice), "{method} {path}: {message:?}");
+    }
+}
+
+#[tokio::test]
+async fn grpc_refuses_with_code_field_and_advice() {
+    let server = Running::start(app(Script::default())).await;
+    let conversation = |conversation: Conversation| ChatRequest {
+        conversation: Some(conversation),
+        ..ChatRequest::default()
+    };
+    let limits = |limits: Limits| ChatRequest { limits: Some(limits), ..ask("Hi") };
+    let sampling = |sampling: Sampling| ChatRequest { sampling: Some(sampling), ..ask("Hi") };
+    let mut wizard = message(Role::User, "Hi");
+    wizard.role = 9;
+    let mut thinking = message(Role::User, "Hi");
+    thinking.reasoning = "Hm".to_owned();
+    let named = Conversation {
+        messages: vec![message(Role::User, "Hi")],
+        tools: vec![Tool { name: "count".to_owned(), ..Tool::default() }],
+        tool_choice: Some(ToolChoice {
+            choice: Some(tool_choice::Choice::Name("ghost".to_owned())),
+        }),
+        ..Conversation::default()
+    };
+    let dated = Conversation {
+        messages: vec![message(Role::User, "Hi")],
+        current_date: "tomorrow".to_owned(),
+        ..Conversation::default()
+    };
+    let table = [
+        (ChatRequest::default(), "conversation.messages", "at least one"),
+        (
+            conversation(Conversation { messages: vec![wizard], ..Conversation::default() }),
+            "conversation.messages[0].role",
+            "ROLE_USER",
+        ),
+        (
+            conversation(Conversation { messages: vec![thinking], ..Conversation::default() }),
+            "conversation.messages[0].reasoning",
+            "ROLE_ASSISTANT",
+        ),
+        (conversation(named), "conversation.tool_choice.name", "declare it"),
+        (conversation(dated), "conversation.current_date", "YYYY-MM-DD"),
+        (limits(Limits { max_tokens: Some(0), ..Limits::default() }), "limits.max_tokens", "1"),
+        (limits(Limits { logprobs: Some(21), ..Limits::default() }), "limits.logprobs", "20"),
+        (
+            sampling(Sampling { temperature: Some(f32::NAN), ..Sampling::default() }),
+            "sampling.temperature",
+            "from 0",
+        ),
+        (
+            sampling(Sampling { top_p: Some(0.0), ..Sampling::default() }),
+            "sampling.top_p",
+            "above 0",
+        ),
+        (ChatRequest { choices: Some(0), ..ask("Hi") }, "choices", "1 to 16"),
+        (ChatRequest { stop: vec![String::new()], ..ask("Hi") }, "stop", "1 to 1024"),
+    ];
+    for (request, field, advice) in table {
+        let (_, end) = responses(&server.grpc, request).await;
+        let status = end.expect_err(field);
+        assert_eq!(status.code(), Code::InvalidArgument, "{field}: {status:?}");
+        let details = status.get_error_details();
+        let violations = &details.bad_request().expect("field violations").field_violations;
+        assert_eq!(violations.len(), 1, "{field}");
+        assert_eq!(violations[0].field, field);
+        assert!(violations[0].description.contains(advice), "{field}: {violations:?}");
+        assert!(status.message().contains(advice), "{field}: {}", status.message());
+    }
+}
+
+fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().expect("a reason").reason.clone()
+}
+
+#[tokio::test]
+async fn grpc_tells_what_is_missing_or_too_long() {
+    let server = Running::start(app(Script::default())).await;
+    let (_, end) = responses(&server.grpc, ask(&"x".repeat(600))).await;
+    let status = end.expect_err("too long");
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(reason(&status), "CONTEXT_LENGTH_EXCEEDED");
+    assert!(status.message().contains("602") && status.message().contains("512"), "{status:?}");
+
+    let (_, end) =
+        responses(&server.grpc, ChatRequest { model: "other".to_owned(), ..ask("Hi") }).await;
+    let status = end.expect_err("another model");
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::NotFound, "MODEL_NOT_FOUND"));
+    let details = status.get_error_details();
+    let resource = details.resource_info().expect("a resource");
+    assert_eq!(
+        (resource.resource_type.as_str(), resource.resource_name.as_str()),
+        ("model", "other")
+    );
+
+    let mut client = GenerateServiceClient::new(channel(&server.grpc).await);
+    let request = GenerateRequest { prompt_ids: vec![5000], ..GenerateRequest::default() };
+    let status = client.generate(request).await.expect_err("an unknown token");
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("prompt_ids: found token 5000"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn grpc_bounds_the_size_of_messages() {
+    let server =
+        Running::start_with(app(Script::default()), |options| options.max_message_bytes = 1000)
+            .await;
+    let (_, end) = responses(&server.grpc, ask(&"x".repeat(2000))).await;
+    let status = end.expect_err("too large");
+    assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
+    assert!(status.message().contains("1000"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn a_model_without_a_vocabulary_serves_ids_only() {
+    let mut model = app(Script::default());
+    (model.tokenizer, model.template) = (None, None);
+    let server = Running::start(model).await;
+    let (_, end) = responses(&server.grpc, ask("Hi")).await;
+    let status = end.expect_err("no text");
+    assert_eq!(
+        (status.code(), reason(&status).as_str()),
+        (Code::FailedPrecondition, "NO_VOCABULARY")
+    );
+    let reply = http(server.http, "POST", CHAT, said("Hi").to_string().as_bytes()).await;
+    assert_eq!(reply.status, 400, "{}", reply.body);
+    let mut client = GenerateServiceClient::new(channel(&server.grpc).await);
+    let request = GenerateRequest { prompt_ids: vec![1], ..GenerateRequest::default() };
+    let mut stream = client.generate(request).await.expect("ids are enough").into_inner();
+    while stream.message().await.expect("a completion").is_some() {}
+}
+
+#[tokio::test]
+async fn a_full_queue_says_when_to_come_back() {
+    let script =
+        Script { endless: true, step: Duration::from_millis(5), places: 1, ..Script::default() };
+    let seen = script.seen.clone();
+    let server = Running::start(app(script)).await;
+    let mut client: ChatServiceClient<_> = chat(&server.grpc).await;
+    let first = client.chat(ask("Hi")).await.expect("a place");
+    let status = client.chat(ask("Hi")).await.expect_err("no place");
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let details = status.get_error_details();
+    let retry = details.retry_info().expect("a hint").retry_delay;
+    assert_eq!(retry, Some(Duration::from_secs(1)));
+    assert_eq!(details.quota_failure().expect("a quota").violations.len(), 1);
+
+    let reply = http(server.http, "POST", CHAT, said("Hi").to_string().as_bytes()).await;
+    assert_eq!(reply.status, 429, "{}", reply.body);
+    assert!(reply.head.contains("retry-after: 1"), "{}", reply.head);
+    assert_eq!(reply.json()["error"]["type"], "rate_limit_error");
+    drop(first);
+    seen.idle().await;
+}
