@@ -45,6 +45,7 @@ impl ChatService for Chat {
                 .map_err(convert::status)?,
             settings,
             stop: request.stop,
+            stop_ids: Vec::new(),
             choices: request.choices,
         };
         let asked = ask.settings.logprobs.is_some();

@@ -1,7 +1,12 @@
-//! Reads a chat completion request: the conversation by the template's rules, the rest by ours.
+//! Reads a chat completion request: `muse-atem` knows its fields, this is what the service makes
+//! of them.
+
+use muse_atem::request::{ChatRequest, ResponseFormat, SamplingFields, ToolChoice};
+use muse_core::Error;
+use muse_core::contract::Token;
 
 use super::error::ApiError;
-use crate::service::Ask;
+use crate::service::{Ask, Refusal, Settings};
 
 /// What a body asks for.
 pub(super) struct Wanted {
@@ -10,6 +15,51 @@ pub(super) struct Wanted {
     pub(super) include_usage: bool,
 }
 
-pub(super) fn read(_body: &[u8]) -> Result<Wanted, ApiError> {
-    Err(ApiError::wrong("x", "y".into()))
+pub(super) fn read(body: &[u8]) -> Result<Wanted, ApiError> {
+    let request =
+        ChatRequest::parse(body).map_err(|error| ApiError::wrong(&error.path, error.message))?;
+    refuse_constraints(&request)?;
+    let settings = settings(&request.sampling);
+    let ask = Ask {
+        model: request.model,
+        conversation: request.conversation,
+        settings: Settings {
+            max_tokens: request.max_tokens,
+            logprobs: request.logprobs,
+            ..settings
+        },
+        stop: request.stop,
+        stop_ids: request.stop_token_ids.into_iter().map(Token).collect(),
+        choices: Some(request.n),
+    };
+    Ok(Wanted { ask, stream: request.stream, include_usage: request.include_usage })
+}
+
+/// What only a grammar could promise must not be ignored in silence.
+fn refuse_constraints(request: &ChatRequest) -> Result<(), Refusal> {
+    let what = if request.response_format != ResponseFormat::Text {
+        "response_format other than text; ask for JSON in the prompt"
+    } else if request.tool_choice == ToolChoice::Required {
+        "tool_choice required; name a tool, or use auto"
+    } else if request.thinking_token_budget.is_some() {
+        "thinking_token_budget; use reasoning_effort"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Unsupported(format!("this server does not do {what}")).into())
+}
+
+fn settings(fields: &SamplingFields) -> Settings {
+    Settings {
+        temperature: fields.temperature,
+        top_k: fields.top_k,
+        top_p: fields.top_p,
+        min_p: fields.min_p,
+        repetition_penalty: fields.repetition_penalty,
+        frequency_penalty: fields.frequency_penalty,
+        presence_penalty: fields.presence_penalty,
+        bias: fields.logit_bias.clone(),
+        seed: fields.seed,
+        ..Settings::default()
+    }
 }

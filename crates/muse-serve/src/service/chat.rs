@@ -11,6 +11,7 @@ use muse_core::sampler::mix;
 use super::answer::Answer;
 use super::choice::Choice;
 use super::feed::Feed;
+use super::settings::known;
 use super::{ChatEvent, Pass, Refusal, Service, Settings};
 use crate::app::App;
 
@@ -31,6 +32,8 @@ pub struct Ask {
     pub settings: Settings,
     /// Texts that end the visible answer.
     pub stop: Vec<String>,
+    /// Tokens that end the answer, beside the model's own.
+    pub stop_ids: Vec<Token>,
     /// How many answers to give; none means 1.
     pub choices: Option<u32>,
 }
@@ -110,6 +113,8 @@ impl Service {
         let prompt = reader.render(&ask.conversation)?.tokens;
         self.check_room(prompt.len())?;
         let sampling = ask.settings.sampling(app)?;
+        ask.stop_ids.iter().try_for_each(|&token| known(app, "stop_token_ids", token))?;
+        let stop = [app.stop.as_slice(), &ask.stop_ids].concat();
         let requests = (0..count).map(|i| {
             let mut sampling = sampling.clone();
             if i > 0 {
@@ -118,7 +123,7 @@ impl Service {
             Request {
                 prompt: vec![Segment::Tokens(prompt.clone())],
                 sampling,
-                stop: app.stop.clone(),
+                stop: stop.clone(),
                 max_tokens: ask.settings.max_tokens,
                 max_draft: ask.settings.max_draft,
                 logprobs: ask.settings.logprobs,

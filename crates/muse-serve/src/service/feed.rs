@@ -10,9 +10,9 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::{Pass, Refusal};
 
-/// Events that may wait for a client, over all its choices. A client behind by more is cut off:
-/// the engine waits for nobody.
-pub(super) const BACKLOG: usize = 1024;
+/// Events that may wait for a client, over all its choices: seconds of the fastest model, minutes
+/// of a large one. A client behind by more is cut off: the engine waits for nobody.
+const BACKLOG: usize = 16 << 10;
 
 /// The running choices of a request.
 pub(super) struct Feed {

@@ -140,7 +140,13 @@ fn run(
         })
         .sum();
     let most = request.max_tokens.unwrap_or(u32::MAX).min(ROOM - prompt);
-    let mut usage = Usage { prompt, cached: 3.min(prompt - 1), drafted: 30, accepted: vec![7, 2], completion: 0 };
+    let mut usage = Usage {
+        prompt,
+        cached: 3.min(prompt - 1),
+        drafted: 30,
+        accepted: vec![7, 2],
+        completion: 0,
+    };
     let mut left = sink(Event::Prefill { done: prompt, total: prompt }).is_break();
     let mut reason = failure.map_or(FinishReason::Length, FinishReason::Failed);
     for token in tokens {

@@ -70,8 +70,8 @@ async fn http_refuses_with_status_field_and_advice() {
             "model_not_found",
             &["other", "fake"],
         ),
-        (b"{\"messages\": [}".to_vec(), 400, Value::Null, "invalid_value", &["line 1", "15"]),
-        (b"{\"messages\": \"\xff\"}".to_vec(), 400, Value::Null, "invalid_value", &["UTF-8", "14"]),
+        (b"{\"messages\": [}".to_vec(), 400, Value::Null, "invalid_value", &["byte 14"]),
+        (b"{\"messages\": \"\xff\"}".to_vec(), 400, Value::Null, "invalid_value", &["UTF-8", "byte 14"]),
         (
             with(json!({ "messages": [{ "role": "user", "content": [
                 { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } }
