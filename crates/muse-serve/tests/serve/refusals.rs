@@ -31,69 +31,38 @@ async fn http_refuses_with_status_field_and_advice() {
         }
         body.to_string().into_bytes()
     };
-    let table: Vec<(Vec<u8>, u16, Value, &str, &[&str])> = vec![
-        (
-            with(json!({ "messages": [{ "role": "wizard", "content": "Hi" }] })),
-            400,
-            json!("messages[0].role"),
-            "invalid_value",
-            &["wizard", "user"],
-        ),
-        (
-            with(json!({ "messages": [] })),
-            400,
-            json!("messages"),
-            "invalid_value",
-            &["at least one"],
-        ),
-        (with(json!({ "max_tokens": -1 })), 400, json!("max_tokens"), "invalid_value", &["-1"]),
-        (with(json!({ "max_tokens": 0 })), 400, json!("max_tokens"), "invalid_value", &["1"]),
-        (
-            with(json!({ "temperature": -0.5 })),
-            400,
-            json!("temperature"),
-            "invalid_value",
-            &["-0.5", "0"],
-        ),
-        (with(json!({ "n": 99 })), 400, json!("n"), "invalid_value", &["99", "16"]),
-        (
-            said(&"x".repeat(600)).to_string().into_bytes(),
-            400,
-            json!("messages"),
-            "context_length_exceeded",
-            &["602", "512", "shorten"],
-        ),
-        (
-            with(json!({ "model": "other" })),
-            404,
-            json!("model"),
-            "model_not_found",
-            &["other", "fake"],
-        ),
-        (b"{\"messages\": [}".to_vec(), 400, Value::Null, "invalid_value", &["byte 14"]),
-        (b"{\"messages\": \"\xff\"}".to_vec(), 400, Value::Null, "invalid_value", &["UTF-8", "byte 14"]),
-        (
-            with(json!({ "messages": [{ "role": "user", "content": [
-                { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } }
-            ] }] })),
-            501,
-            Value::Null,
-            "unsupported",
-            &["send text"],
-        ),
-    ];
-    for (body, status, param, code, words) in table {
-        let shown = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-        let reply = http(server.http, "POST", CHAT, &body).await;
-        assert_eq!(reply.status, status, "{shown}: {}", reply.body);
-        let error = &reply.json()["error"];
-        assert_eq!((&error["param"], &error["code"]), (&param, &json!(code)), "{shown}: {error}");
-        assert_eq!(error["type"], "invalid_request_error", "{shown}");
-        let message = error["message"].as_str().expect("a message");
-        for word in words {
-            assert!(message.contains(word), "{shown}: {message:?} lacks {word:?}");
-        }
-    }
+    let image =
+        json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } });
+    let long = said(&"x".repeat(600)).to_string().into_bytes();
+    let (wrong, unable) = ("invalid_value", "unsupported");
+    let too_long = "context_length_exceeded";
+    let wizard = with(json!({ "messages": [{ "role": "wizard", "content": "Hi" }] }));
+    let picture = with(json!({ "messages": [{ "role": "user", "content": [image] }] }));
+    let grammar = with(json!({ "response_format": { "type": "json_object" } }));
+    let check =
+        async |body: Vec<u8>, status: u16, param: Option<&str>, code: &str, advice: &str| {
+            let shown = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+            let reply = http(server.http, "POST", CHAT, &body).await;
+            assert_eq!(reply.status, status, "{shown}: {}", reply.body);
+            let error = &reply.json()["error"];
+            assert_eq!((&error["param"], &error["code"]), (&json!(param), &json!(code)), "{shown}");
+            assert_eq!(error["type"], "invalid_request_error", "{shown}");
+            let message = error["message"].as_str().expect("a message");
+            assert!(message.contains(advice), "{shown}: {message:?} lacks {advice:?}");
+        };
+    check(wizard, 400, Some("messages[0].role"), wrong, "wizard").await;
+    check(with(json!({ "messages": [] })), 400, Some("messages"), wrong, "at least one").await;
+    check(with(json!({ "max_tokens": -1 })), 400, Some("max_tokens"), wrong, "-1").await;
+    check(with(json!({ "max_tokens": 0 })), 400, Some("max_tokens"), wrong, "1").await;
+    check(with(json!({ "temperature": -0.5 })), 400, Some("temperature"), wrong, "-0.5").await;
+    check(with(json!({ "top_p": 0 })), 400, Some("top_p"), wrong, "above 0").await;
+    check(with(json!({ "n": 99 })), 400, Some("n"), wrong, "1 to 16").await;
+    check(long, 400, Some("messages"), too_long, "602 tokens and the model has room for 512").await;
+    check(with(json!({ "model": "x" })), 404, Some("model"), "model_not_found", "\"fake\"").await;
+    check(b"{\"messages\": [}".to_vec(), 400, None, wrong, "byte 14").await;
+    check(b"{\"messages\": \"\xff\"}".to_vec(), 400, None, wrong, "not UTF-8 from byte 14").await;
+    check(picture, 501, None, unable, "send text").await;
+    check(grammar, 501, None, unable, "ask for JSON in the prompt").await;
 }
 
 #[tokio::test]
@@ -103,21 +72,19 @@ async fn http_answers_json_to_wrong_places_and_sizes() {
     })
     .await;
     let large = said(&"x".repeat(2000)).to_string().into_bytes();
-    let table: [(&str, &str, &[u8], u16, &str, &str); 5] = [
-        ("POST", CHAT, &large, 413, "body_too_large", "1000 bytes"),
-        ("GET", CHAT, b"", 405, "method_not_allowed", "use POST"),
-        ("POST", "/v1/models", b"{}", 405, "method_not_allowed", "use GET"),
-        ("GET", "/v2/nothing", b"", 404, "unknown_url", "/v1/chat/completions"),
-        ("GET", "/v1/models/other", b"", 404, "model_not_found", "fake"),
-    ];
-    for (method, path, body, status, code, advice) in table {
-        let reply = http(server.http, method, path, body).await;
+    let check = async |method: &str, path: &str, status: u16, code: &str, advice: &str| {
+        let reply = http(server.http, method, path, &large).await;
         assert_eq!(reply.status, status, "{method} {path}: {}", reply.body);
         let error = &reply.json()["error"];
         assert_eq!(error["code"], code, "{method} {path}");
         let message = error["message"].as_str().expect("a message");
         assert!(message.contains(advice), "{method} {path}: {message:?}");
-    }
+    };
+    check("POST", CHAT, 413, "body_too_large", "1000 bytes").await;
+    check("GET", CHAT, 405, "method_not_allowed", "use POST").await;
+    check("POST", "/v1/models", 405, "method_not_allowed", "use GET").await;
+    check("GET", "/v2/nothing", 404, "unknown_url", "/v1/chat/completions").await;
+    check("GET", "/v1/models/other", 404, "model_not_found", "fake").await;
 }
 
 #[tokio::test]
