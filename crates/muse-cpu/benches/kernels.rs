@@ -17,19 +17,24 @@ fn main() {
     stored_rows(&bench);
     plain_loops(&bench);
     attention(&bench);
-    println!("{:<34} {:>8} {:>12} {:>14}", "decode step, one thread", "isa", "µs", "tokens/s");
-    for kind in [Format::Bf16, Format::Q8_0] {
+    println!("{:<34} {:>8} {:>12} {:>14}", "decode step", "isa", "µs", "tokens/s");
+    for format in [Format::Bf16, Format::Q8_0] {
         for &isa in Isa::available() {
-            let mut step = NanoStep::new(isa, kind);
-            let mut place = 0;
-            let seconds = bench.seconds(|| {
-                step.run(place % 200).expect("a step");
-                place += 1;
-            });
-            let name = format!("muse-nano shapes, {kind}");
-            println!("{name:<34} {isa:>8} {:>12.1} {:>14.0}", seconds * 1e6, 1.0 / seconds);
+            decode(&bench, isa, format, 1);
         }
+        decode(&bench, Isa::best(), format, 2);
     }
+}
+
+fn decode(bench: &Bench, isa: Isa, format: Format, threads: usize) {
+    let mut step = NanoStep::new(isa, format, threads);
+    let mut position = 0;
+    let seconds = bench.seconds(|| {
+        step.run(position % 200).expect("a step");
+        position += 1;
+    });
+    let name = format!("muse-nano shapes, {format}, {threads} threads");
+    println!("{name:<34} {isa:>8} {:>12.1} {:>14.0}", seconds * 1e6, 1.0 / seconds);
 }
 
 struct Bench {
@@ -196,8 +201,8 @@ const VOCAB: usize = 1024;
 const NORM_EPS: f32 = 1e-5;
 
 impl NanoStep {
-    fn new(isa: Isa, format: Format) -> Self {
-        let cpu = Cpu::with_isa(CpuOptions { threads: Some(1) }, isa).expect("one thread");
+    fn new(isa: Isa, format: Format, threads: usize) -> Self {
+        let cpu = Cpu::with_isa(CpuOptions { threads: Some(threads) }, isa).expect("threads");
         let load = |rows: usize, cols: usize| {
             let bytes = vec![0x3c; format.bytes_for(rows * cols)].into();
             cpu.load(WeightView { name: "bench", format, rows, cols, bytes }).expect("memory")

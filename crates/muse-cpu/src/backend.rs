@@ -19,11 +19,11 @@ use crate::rotary::Rotary;
 use crate::split::chunks;
 
 /// Elements from which on an element-wise operation is worth sharing among threads.
-const SHARED_VALUES: usize = 1 << 15;
+const SHARED_VALUES: usize = 1 << 16;
 /// Elements of a shared task.
 const CHUNK: usize = 1 << 12;
 /// Products from which on attention is worth sharing.
-const SHARED_PRODUCTS: usize = 1 << 17;
+const SHARED_PRODUCTS: usize = 1 << 18;
 
 /// More would only be a mistake.
 const MOST_THREADS: usize = 4096;

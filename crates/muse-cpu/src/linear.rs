@@ -10,7 +10,7 @@ const BAND: usize = 32;
 /// Rows of a task; their inputs should stay in the second-level cache.
 const BLOCK: usize = 32;
 /// Products from which on the work is shared.
-const SHARED_PRODUCTS: usize = 1 << 17;
+const SHARED_PRODUCTS: usize = 1 << 19;
 /// Weights cut into tasks together.
 const TOGETHER: usize = 4;
 

@@ -15,7 +15,7 @@ const VOCAB: usize = 3000;
 const EPS: f32 = 1e-5;
 
 /// The most rows of a pass.
-pub(crate) const ROWS: usize = 70;
+pub(crate) const ROWS: usize = 150;
 
 pub(crate) struct Layer {
     cpu: Cpu,
