@@ -86,11 +86,12 @@ pub(crate) const fn row_bytes<const LAYOUT: u8>(values: usize) -> usize {
 pub(crate) fn value<const LAYOUT: u8>(row: &[u8], i: usize) -> f32 {
     match layout::<LAYOUT>() {
         Layout::F32 => f32::from_le_bytes(row.as_chunks().0[i]),
-        Layout::F16 => half::f16::from_le_bytes(row.as_chunks().0[i]).to_f32(),
+        // The const conversion looks for no instruction, which would cost more than it saves here.
+        Layout::F16 => half::f16::from_le_bytes(row.as_chunks().0[i]).to_f32_const(),
         Layout::Bf16 => half::bf16::from_le_bytes(row.as_chunks().0[i]).to_f32(),
         Layout::Q8_0 => {
             let block: &[u8; q8_0::BYTES] = &row.as_chunks().0[i / q8_0::VALUES];
-            let scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32();
+            let scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32_const();
             scale * f32::from(block[2 + i % q8_0::VALUES] as i8)
         }
     }

@@ -130,10 +130,11 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         let shared = &*self.0.shared;
         let mut joined = shared.word.fetch_and(!OPEN, Ordering::Relaxed) & JOINED;
-        let mut spins = 0;
+        let mut looks = 0;
         while joined > 0 {
-            spins += 1;
-            if spins % SPINS == 0 {
+            // A thread that takes longer than its last task should may have lost its core.
+            looks += 1;
+            if looks > 500 {
                 thread::yield_now()
             } else {
                 std::hint::spin_loop()
