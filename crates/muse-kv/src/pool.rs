@@ -30,7 +30,7 @@ pub struct PoolOptions {
 /// Rows of complete pages are shared as soon as they are committed: a sequence that comes to the
 /// same rows gives its own page back. Closed sequences leave theirs behind until the space is
 /// needed; what went unused longest goes first. A prefix can be taken up again at a length whose
-/// window is still there.
+/// window is still there, and a sequence be truncated to such a length or to nothing.
 pub struct Pool {
     options: PoolOptions,
     free_full: Vec<u32>,
@@ -316,11 +316,6 @@ impl KvPool for Pool {
     fn truncate(&mut self, id: SeqId, len: u32) {
         let mut seq = std::mem::take(self.seq_mut(id));
         assert!(len <= seq.len, "truncated to {len}, the length is {}", seq.len);
-        assert!(
-            self.oldest(len) >= seq.passed,
-            "truncated to {len}, but window pages before {} are gone",
-            seq.passed * PAGE_TOKENS
-        );
         self.drop_pages(&mut seq, pages_for(len));
         // The last page left may be a node of which only the first rows stay.
         if !len.is_multiple_of(PAGE) && seq.shared == pages_for(len) {
@@ -328,6 +323,13 @@ impl KvPool for Pool {
             seq.borrows = true;
         }
         seq.len = len;
+        // Further back than the window was: what left it may still be in the tree.
+        let oldest = self.oldest(len).min(seq.passed);
+        for i in (oldest..seq.passed.min(seq.full.len())).rev() {
+            self.tree.hold_window(seq.full[i]);
+            seq.window.insert(0, self.tree.window(seq.full[i]));
+        }
+        seq.passed = oldest;
         *self.seq_mut(id) = seq;
     }
 

@@ -115,3 +115,17 @@ fn a_prefix_without_its_window_is_not_taken_up() {
     middle[230] = PageKey::Token(Token(77));
     assert_eq!(pool.open(SeqId(3), &middle).expect("opens"), 0, "the middle cannot");
 }
+
+#[test]
+fn truncation_reaches_back_as_far_as_the_window_is_there() {
+    let mut pool = Pool::new(WIDE);
+    run(&mut pool, 1, &keys(0..640));
+    assert_eq!(pool.pages(SeqId(1)).window_base, 512);
+    pool.truncate(SeqId(1), 200);
+    let pages = pool.pages(SeqId(1));
+    assert_eq!((pages.full.len(), pages.window_base, pages.window.len()), (4, 64, 3));
+    pool.truncate(SeqId(1), 0);
+    assert!(pool.pages(SeqId(1)).window.is_empty());
+    assert_eq!((pool.pages(SeqId(1)).window_base, pool.free()), (0, pool.total()));
+    assert_eq!(run(&mut pool, 2, &keys(0..640)), 639);
+}

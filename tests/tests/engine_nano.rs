@@ -1,0 +1,135 @@
+//! The engine over the trained model: the golden chats together, beside others that come and go,
+//! and again from the cache.
+
+use std::time::Duration;
+
+use muse_core::Result;
+use muse_core::contract::{FinishReason, KvType, Sampling, SeqId, Token};
+use muse_core::engine::{EngineOptions, Loop};
+use muse_core::sampler::mix;
+use muse_cpu::Cpu;
+use muse_tests::chats::{Chat, STOP, chats};
+use muse_tests::checkpoint::{Checkpoint, cpu};
+use muse_tests::run::Pair;
+use muse_tests::sim::{Ask, Client, Heard, client, ids};
+
+fn engine(kv: KvType, drafted: bool, max_active: usize) -> Result<Loop<Cpu>> {
+    let nano = Checkpoint::nano()?;
+    let drafter = drafted.then_some(&*nano.drafter);
+    let Pair { backend, target, drafter, pool, .. } =
+        Pair::new(cpu(), &*nano.target, drafter, kv, &[])?;
+    let options = EngineOptions { chunk_rows: 64, max_active, ..EngineOptions::default() };
+    let drafter = drafter.map(|drafter| Box::new(drafter) as Box<_>);
+    Loop::new(backend, Box::new(target), drafter, Box::new(pool), &options)
+}
+
+fn ask(chat: &Chat) -> Ask {
+    Ask { stop: STOP.to_vec(), ..Ask::greedy(chat.prompt.clone(), 400) }
+}
+
+fn submit(engine: &mut Loop<Cpu>, id: u64, ask: &Ask) -> Client {
+    let (client, sink) = client(None);
+    let vocab = engine.limits().vocab;
+    engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
+    client
+}
+
+fn run(engine: &mut Loop<Cpu>) -> Result<()> {
+    while engine.step(&|| Duration::ZERO)? {}
+    assert_eq!(engine.pool().free(), engine.pool().total());
+    Ok(())
+}
+
+fn hear(client: &Client) -> Heard {
+    client.lock().expect("no client panics").clone()
+}
+
+/// The golden tokens, the golden accepted lengths, one stop.
+fn check(chat: &Chat, heard: &Heard, drafted: bool) {
+    assert_eq!(ids(&heard.tokens), chat.ids, "{}", chat.name);
+    let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
+    assert!(matches!(done.reason, FinishReason::Stop(_)), "{}: {:?}", chat.name, done.reason);
+    let accepted: Vec<usize> = done.usage.accepted.iter().map(|&n| n as usize).collect();
+    let expect: &[usize] = if drafted { &chat.accepted } else { &[] };
+    assert_eq!(accepted, expect, "{}: accepted lengths", chat.name);
+}
+
+#[test]
+fn all_chats_together_are_the_golden_ones() -> Result<()> {
+    let all = chats();
+    // The 18 short ones suffice where nothing is drafted.
+    for (drafted, chats) in [(true, &all[..]), (false, &all[..18])] {
+        let mut engine = engine(KvType::F32, drafted, 12)?;
+        let clients: Vec<Client> =
+            chats.iter().zip(0..).map(|(chat, i)| submit(&mut engine, i, &ask(chat))).collect();
+        run(&mut engine)?;
+        chats.iter().zip(&clients).for_each(|(chat, client)| check(chat, &hear(client), drafted));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_cached_prompt_answers_and_drafts_alike() -> Result<()> {
+    let mut engine = engine(KvType::F32, true, 1)?;
+    let (mut chats, mut found) = (chats(), 0);
+    chats.truncate(20);
+    for (chat, i) in chats.iter().chain(&chats).zip(0..) {
+        let client = submit(&mut engine, i, &ask(chat));
+        run(&mut engine)?;
+        // The drafter's rows come with the prefix: lengths are those of a fresh prompt.
+        check(chat, &hear(&client), true);
+        let usage = &hear(&client).done[0].usage;
+        assert!(usage.cached < usage.prompt);
+        found += u64::from(usage.cached);
+    }
+    let rows: usize = chats.iter().map(|chat| chat.prompt.len()).sum();
+    assert!(found > rows as u64, "{found} rows of twice {rows} were found again");
+    Ok(())
+}
+
+#[test]
+fn sampled_requests_are_the_same_alone_together_and_drafted() -> Result<()> {
+    let chats = chats();
+    let asks: Vec<Ask> = (0..12u64)
+        .map(|i| {
+            let sampling = Sampling {
+                temperature: 0.6 + (i % 4) as f32 * 0.3,
+                top_p: 0.95,
+                top_k: 64,
+                presence_penalty: (i % 3) as f32 * 0.2,
+                seed: i,
+                ..Sampling::default()
+            };
+            let chat = &chats[mix(1, i) as usize % 20];
+            Ask { sampling, logprobs: Some(1), max_tokens: 40, ..ask(chat) }
+        })
+        .collect();
+    let mut plain = engine(KvType::Bf16, false, 1)?;
+    let mut alone = Vec::new();
+    for (ask, i) in asks.iter().zip(0..) {
+        let client = submit(&mut plain, i, ask);
+        run(&mut plain)?;
+        alone.push(hear(&client));
+    }
+    let mut busy = engine(KvType::Bf16, true, 7)?;
+    let clients: Vec<Client> =
+        asks.iter().zip(0..).map(|(ask, i)| submit(&mut busy, i, ask)).collect();
+    // Others that are cancelled on the way.
+    let others: Vec<u64> = (100..108).collect();
+    for &id in &others {
+        let prompt = (0..mix(2, id) % 300 + 1).map(|i| Token((mix(id, i) % 800) as u32)).collect();
+        submit(&mut busy, id, &Ask::greedy(prompt, 100));
+    }
+    let mut step = 0;
+    while busy.step(&|| Duration::ZERO)? {
+        step += 1;
+        if let Some(&id) = others.iter().find(|&&id| mix(3, id) % 60 == step) {
+            busy.cancel(SeqId(id));
+        }
+    }
+    for (i, (client, alone)) in clients.iter().zip(&alone).enumerate() {
+        // Log-probabilities too, bit for bit.
+        assert_eq!(hear(client).tokens, alone.tokens, "request {i}");
+    }
+    Ok(())
+}
