@@ -143,6 +143,14 @@ pub(crate) fn check_tower(
     Ok(())
 }
 
+/// Rows of a drafter's block: the anchor and at least one guess.
+pub(crate) fn block(settings: &impl Settings, key: &str) -> Result<usize> {
+    match settings.size(key, most::BLOCK)? {
+        1 => Err(settings.wrong(key, 1, "at least 2: an anchor and a guess")),
+        rows => Ok(rows),
+    }
+}
+
 /// The target's layers a drafter reads, numbered from 0 after taking `first` off.
 pub(crate) fn check_target_layers(
     settings: &impl Settings,

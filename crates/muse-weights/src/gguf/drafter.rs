@@ -5,7 +5,7 @@ use muse_core::contract::DrafterSpec;
 use super::Keys;
 use super::text::{Attention, attention, sliding_layers};
 use crate::error::Result;
-use crate::settings::{Settings, check_target_layers, most};
+use crate::settings::{Settings, block, check_target_layers, most};
 
 pub(super) fn spec(keys: Keys<'_>) -> Result<DrafterSpec> {
     let Attention { hidden, ffn, heads, kv_heads, head_dim, layers } = attention(keys)?;
@@ -28,7 +28,7 @@ pub(super) fn spec(keys: Keys<'_>) -> Result<DrafterSpec> {
         norm_eps: keys.positive("attention.layer_norm_rms_epsilon", 1.0)?,
         rope_theta: keys.positive("rope.freq_base", 1e12)?,
         reach: keys.size("attention.sliding_window", most::POSITIONS)? as u32,
-        block: keys.size("block_size", most::BLOCK)?,
+        block: block(&keys, "block_size")?,
         mask_token: full_keys
             .token(mask)?
             .ok_or_else(|| full_keys.wrong(mask, "nothing", "the token that fills a block"))?,

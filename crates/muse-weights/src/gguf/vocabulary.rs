@@ -12,14 +12,15 @@ const TOKENS: &str = "tokenizer.ggml.tokens";
 const KINDS: &str = "tokenizer.ggml.token_type";
 const MERGES: &str = "tokenizer.ggml.merges";
 
-/// Marks known by their text.
+/// Marks known by their text: a key that should name one may be missing.
 const END_OF_TEXT: &[u8] = b"<|end_of_text|>";
+const END_OF_TURN: &[u8] = b"<|eot|>";
 const END_OF_MESSAGE: &[u8] = b"<|eom|>";
 const PATCH: &[u8] = b"<|patch|>";
 
 /// Facts of the vocabulary that a model needs before any text is encoded.
 pub(super) struct Marks {
-    /// Tokens that end a turn: those the keys name, and the end of text.
+    /// Tokens that end a turn: those the keys name, and those known by their text.
     pub(super) stop: Vec<u32>,
     /// Stands for a row of a picture.
     pub(super) image: Option<u32>,
@@ -39,7 +40,7 @@ pub(super) fn marks(keys: Keys<'_>, vocab: usize) -> Result<Marks> {
         }
         for (text, id) in tokens.zip(0..) {
             match text {
-                END_OF_TEXT => stop.push(id),
+                END_OF_TEXT | END_OF_TURN => stop.push(id),
                 // It parts the messages of a turn, so a file that names it an end is overruled.
                 END_OF_MESSAGE => stop.retain(|&stop| stop != id),
                 PATCH => image = Some(id),

@@ -39,8 +39,7 @@ pub(super) fn model(folder: &HfFolder) -> Result<HfModel> {
         }
         None => None,
     };
-    let generation =
-        generation::defaults(folder.generation.as_ref(), config, &section, text.vocab)?;
+    let generation = generation::defaults(folder, &section, text.vocab)?;
     let spec = CheckpointSpec { text: Some(text), drafter: None, vision };
     Ok(HfModel { spec, generation, qk_scale })
 }

@@ -5,7 +5,7 @@ use muse_core::contract::DrafterSpec;
 use super::Object;
 use super::config::{layer_list, layers, rope_theta};
 use crate::error::Result;
-use crate::settings::{Settings, check_heads, check_target_layers, most};
+use crate::settings::{Settings, block, check_heads, check_target_layers, most};
 
 pub(super) fn spec(config: &Object) -> Result<DrafterSpec> {
     config.only("hidden_act", &["silu"])?;
@@ -40,7 +40,7 @@ pub(super) fn spec(config: &Object) -> Result<DrafterSpec> {
         norm_eps: config.positive("rms_norm_eps", 1.0)?,
         rope_theta: rope_theta(config, &["default"])?,
         reach: config.size("sliding_window", most::POSITIONS)? as u32,
-        block: config.size("block_size", most::BLOCK)?,
+        block: block(config, "block_size")?,
         mask_token: mask_token
             .ok_or_else(|| config.wrong("mask_token_id", "nothing", "a token id"))?,
         target_layers: check_target_layers(config, "target_layer_ids", target_layers, 0)?,

@@ -48,7 +48,7 @@ pub(crate) struct HfModel {
 impl HfFolder {
     pub(crate) fn open(mut folder: Folder) -> Result<Self> {
         let config = folder.demand("config.json", "it says what the model is");
-        let config = config.map_err(|error| no_config(&folder, error))?;
+        let config = config.map_err(|error| or_gguf(&folder, error))?;
         let (files, tensors) = weights(&mut folder)?;
         let chat_template = chat_template(&mut folder)?;
         let mut object = |name: &str| -> Result<Option<Object>> {
@@ -80,8 +80,8 @@ fn chat_template(folder: &mut Folder) -> Result<Option<usize>> {
     Ok(Object::parse(&file)?.text("chat_template")?.map(|template| template.len()))
 }
 
-/// Says what else lies in a folder without config.json.
-fn no_config(folder: &Folder, error: Error) -> Error {
+/// Says so when a folder that lacks a file holds GGUF files instead.
+fn or_gguf(folder: &Folder, error: Error) -> Error {
     let names = folder.names();
     let gguf: Vec<&str> = names
         .iter()
@@ -91,7 +91,7 @@ fn no_config(folder: &Folder, error: Error) -> Error {
     match gguf.first() {
         Some(first) => Error::NotACheckpoint {
             path: folder.path(),
-            found: format!("no config.json, but {} GGUF files", gguf.len()),
+            found: format!("no safetensors checkpoint, but {} GGUF files", gguf.len()),
             expected: format!("the path of one of them, such as `{}`", shown(first)),
         },
         None => error,
@@ -113,12 +113,13 @@ fn weights(folder: &mut Folder) -> Result<(Vec<SourceFile>, Vec<RawTensor>)> {
         let names = folder.names();
         let pickled = names.iter().any(|name| name.ends_with(".bin") || name.ends_with(".pth"));
         let found = if pickled { "only pickled weights" } else { "no weights" };
-        return Err(Error::NotACheckpoint {
+        let error = Error::NotACheckpoint {
             path: folder.path(),
             found: found.to_owned(),
             expected: "model.safetensors, or model.safetensors.index.json with its shards"
                 .to_owned(),
-        });
+        };
+        return Err(or_gguf(folder, error));
     };
     shards(folder, &index)
 }

@@ -372,6 +372,9 @@ fn folders_without_their_files() {
     };
     check(without("config.json"), "no config", &["`config.json`"]);
     check(without("model.safetensors"), "no weights", &["no weights", "model.safetensors"]);
+    let mut beside = without("model.safetensors");
+    beside.push(("notes.txt".to_owned(), vec![0]));
+    check(beside, "other files", &["no weights"]);
     let mut pickled = without("model.safetensors");
     pickled.push(("pytorch_model.bin".to_owned(), vec![0]));
     check(pickled, "pickled", &["only pickled weights"]);

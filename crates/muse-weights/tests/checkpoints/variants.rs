@@ -91,20 +91,32 @@ fn a_fused_qkv_is_three_tensors() {
 
 #[test]
 fn rows_of_heads_are_reordered_in_any_format() {
-    let row = |n: u8| vec![n; 34];
-    let mut file = small_text();
-    let q = file.tensor("blk.0.attn_q.weight");
-    q.kind = 8;
-    q.bytes = (0..32).flat_map(row).collect();
-    let checkpoint = gguf(&file);
-    let view = checkpoint.weight("blk.0.attn_q.weight").expect("q");
-    assert_eq!(view.format, Format::Q8_0);
-    let rows: Vec<u8> = view.bytes.iter().step_by(34).copied().collect();
     let (even, odd) = ((0..16).step_by(2), (1..16).step_by(2));
     let head: Vec<u8> = even.chain(odd).collect();
-    assert_eq!(rows[..16], head);
-    assert_eq!(rows[16..], head.iter().map(|n| n + 16).collect::<Vec<_>>());
+    let both: Vec<u8> = head.iter().copied().chain(head.iter().map(|row| row + 16)).collect();
+    for (kind, format, row_bytes) in [
+        (1, Format::F16, 64),
+        (30, Format::Bf16, 64),
+        (2, Format::Q4_0, 18),
+        (3, Format::Q4_1, 20),
+        (6, Format::Q5_0, 22),
+        (7, Format::Q5_1, 24),
+        (8, Format::Q8_0, 34),
+        (20, Format::Iq4Nl, 18),
+        (39, Format::Mxfp4, 17),
+    ] {
+        let mut file = small_text();
+        let q = file.tensor("blk.0.attn_q.weight");
+        q.kind = kind;
+        q.bytes = (0..32).flat_map(|row| vec![row; row_bytes]).collect();
+        let checkpoint = gguf(&file);
+        let view = checkpoint.weight("blk.0.attn_q.weight").expect("q");
+        assert_eq!((view.format, view.rows, view.cols), (format, 32, 32));
+        let want: Vec<u8> = both.iter().flat_map(|&row| vec![row; row_bytes]).collect();
+        assert_eq!(*view.bytes, want, "{format}");
+    }
 
+    let checkpoint = gguf(&small_text());
     let norm = checkpoint.weight("blk.0.attn_q_norm.weight").expect("a norm").to_f32();
     let stored = f32_bytes("blk.0.attn_q_norm.weight", 16);
     let stored = stored.as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word));
@@ -225,7 +237,12 @@ fn the_end_of_a_message_never_stops() {
     assert_eq!(gguf(&file).generation().stop, [3, 5]);
     assert_eq!(text(&gguf(&file)).image_token, Some(6));
     file.set("tokenizer.ggml.eos_token_id", Key::U32(4));
-    assert_eq!(gguf(&file).generation().stop, [5, 3]);
+    file.remove_key("tokenizer.ggml.eot_token_id");
+    assert_eq!(gguf(&file).generation().stop, [3, 5]);
+    let mut target = small_target();
+    target.config["eos_token_id"] = serde_json::json!([3, 4, 5]);
+    target.other("tokenizer.json", r#"{"added_tokens": [{"id": 4, "content": "<|eom|>"}]}"#);
+    assert_eq!(folder(target).generation().stop, [3, 5]);
 }
 
 #[test]
