@@ -77,7 +77,9 @@ fn chat_template(folder: &mut Folder) -> Result<Option<usize>> {
         return Ok(Some(file.bytes.len()));
     }
     let Some(file) = folder.take("tokenizer_config.json")? else { return Ok(None) };
-    Ok(Object::parse(&file)?.text("chat_template")?.map(|template| template.len()))
+    // Only reports want it, and some files hold a list of templates: nothing to refuse one for.
+    let template = Object::parse(&file).and_then(|config| config.text("chat_template"));
+    Ok(template.ok().flatten().map(|template| template.len()))
 }
 
 /// Says so when a folder that lacks a file holds GGUF files instead.

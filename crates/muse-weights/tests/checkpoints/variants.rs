@@ -263,6 +263,15 @@ fn tensors_without_effect_are_ignored() {
 }
 
 #[test]
+fn files_beside_that_nothing_needs_are_no_reason_to_refuse() {
+    for config in ["?", "[]", r#"{"chat_template": [{"name": "default", "template": "x"}]}"#] {
+        let mut target = small_target();
+        target.other("tokenizer_config.json", config);
+        assert_same(&folder(target), &folder(small_target()));
+    }
+}
+
+#[test]
 fn half_precision_weights() {
     let mut target = small_target();
     let name = "model.language_model.layers.0.input_layernorm.weight";
