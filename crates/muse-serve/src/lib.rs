@@ -1,17 +1,21 @@
 //! The inference server for Muse-Glimmer: gRPC, HTTP and the `muse` command.
 //!
-//! The only crate that joins the others, and the only one that speaks a network protocol. An
-//! [`App`] is a loaded model, a [`Server`] answers for it until it is told to stop:
+//! The only crate that joins the others, and the only one that speaks a network protocol. [`wire`]
+//! loads a model into an [`App`], a [`Server`] answers for it until it is told to stop:
 //!
 //! ```no_run
 //! # use std::sync::Arc;
-//! use muse_serve::{App, ServeOptions, Server};
+//! use muse_serve::wire::{self, LoadOptions};
+//! use muse_serve::{ServeOptions, Server};
 //!
-//! # async fn serve(app: App) -> std::io::Result<()> {
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! let loaded = wire::load(&LoadOptions::default(), &mut |_, _, _| {})?; // The embedded muse-nano.
+//! let app = loaded.start(Arc::new(|error| eprintln!("the engine stopped: {error}")))?;
 //! let server = Server::bind(Arc::new(app), ServeOptions::default()).await?;
 //! println!("gRPC on {}, HTTP on {}", server.grpc_addr(), server.http_addr());
 //! let interrupted = async { drop(tokio::signal::ctrl_c().await) };
-//! server.run(interrupted).await
+//! server.run(interrupted).await?;
+//! # Ok(())
 //! # }
 //! ```
 #![forbid(unsafe_code)]
@@ -22,6 +26,7 @@ mod http;
 mod server;
 pub mod service;
 mod status;
+pub mod wire;
 
 pub use app::{App, ModelCard};
 pub use server::{ServeOptions, Server};

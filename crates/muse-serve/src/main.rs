@@ -1,4 +1,11 @@
 //! The `muse` command.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+mod config;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

@@ -1,0 +1,93 @@
+//! An answer as it grows, and the JSON that tells of it.
+
+use muse_proto::v1::{self, chat_response::Event};
+use serde_json::{Value, json};
+
+/// What was heard of an answer so far.
+#[derive(Clone, Default)]
+pub(super) struct Answer {
+    pub(super) reasoning: String,
+    pub(super) content: String,
+    pub(super) calls: Vec<v1::ToolCall>,
+    pub(super) usage: v1::Usage,
+    /// None until the answer is complete.
+    pub(super) finish: Option<v1::FinishReason>,
+}
+
+impl Answer {
+    pub(super) fn hear(&mut self, event: Event) {
+        match event {
+            Event::Progress(_) => {}
+            Event::Reasoning(delta) => self.reasoning.push_str(&delta.text),
+            Event::Text(delta) => self.content.push_str(&delta.text),
+            Event::ToolCall(call) => self.calls.push(call),
+            Event::Usage(usage) => self.usage = usage,
+            Event::Finish(finish) => self.finish = Some(finish.reason()),
+        }
+    }
+
+    pub(super) fn says_something(&self) -> bool {
+        !self.content.is_empty() || !self.calls.is_empty()
+    }
+
+    /// The answer as a turn of the conversation.
+    pub(super) fn into_message(self) -> v1::Message {
+        v1::Message {
+            reasoning: self.reasoning,
+            tool_calls: self.calls,
+            ..message(v1::Role::Assistant, self.content)
+        }
+    }
+
+    /// The whole answer as one object.
+    pub(super) fn json(&self) -> Value {
+        let call = |call: &v1::ToolCall| json!({ "id": call.id, "name": call.name, "arguments": call.arguments_json });
+        json!({
+            "reasoning": self.reasoning,
+            "content": self.content,
+            "tool_calls": self.calls.iter().map(call).collect::<Vec<_>>(),
+            "finish_reason": self.finish.map(reason),
+            "usage": usage(&self.usage),
+            "timings": timings(&self.usage),
+        })
+    }
+}
+
+/// A message of plain text.
+pub(super) fn message(role: v1::Role, text: String) -> v1::Message {
+    let part = v1::Part { part: Some(v1::part::Part::Text(text)) };
+    v1::Message { role: role.into(), content: vec![part], ..v1::Message::default() }
+}
+
+pub(super) fn reason(reason: v1::FinishReason) -> &'static str {
+    match reason {
+        v1::FinishReason::Unspecified => "unknown",
+        v1::FinishReason::Stop => "stop",
+        v1::FinishReason::Length => "length",
+        v1::FinishReason::ToolCalls => "tool_calls",
+    }
+}
+
+pub(super) fn usage(usage: &v1::Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "drafted_tokens": usage.drafted_tokens,
+        "accepted_drafts": usage.accepted_drafts,
+    })
+}
+
+pub(super) fn timings(usage: &v1::Usage) -> Value {
+    let timings = usage.timings.unwrap_or_default();
+    json!({
+        "queued_seconds": timings.queued_seconds,
+        "prefill_seconds": timings.prefill_seconds,
+        "decode_seconds": timings.decode_seconds,
+        "tokens_per_second": timings.tokens_per_second,
+        "prefill_tokens_per_second": timings.prefill_tokens_per_second,
+        "ar_decode_tokens_per_second": timings.ar_decode_tokens_per_second,
+        "accepted_drafts_per_verify": timings.accepted_drafts_per_verify,
+    })
+}

@@ -1,0 +1,199 @@
+//! What may be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use muse_proto::v1;
+
+use crate::config::{ConfigFile, ModelFlags, ServeFlags};
+
+/// Muse-Glimmer on your own machine.
+#[derive(Parser)]
+#[command(name = "muse", version, max_term_width = 100)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Serve the model over gRPC and HTTP
+    Serve(ServeCommand),
+    /// Talk to the model, here or on a server
+    Chat(ChatCommand),
+    /// Complete a raw prompt, without the chat format
+    Generate(GenerateCommand),
+    /// Show what a checkpoint holds
+    Inspect(InspectCommand),
+}
+
+#[derive(Args)]
+pub(super) struct ServeCommand {
+    #[command(flatten)]
+    pub(super) config: ConfigFile,
+    #[command(flatten)]
+    pub(super) serve: ServeFlags,
+    #[command(flatten)]
+    pub(super) model: ModelFlags,
+}
+
+#[derive(Args)]
+pub(super) struct ChatCommand {
+    /// Ask this, print the answer and end; without it, talk: one line a turn
+    pub(super) message: Option<String>,
+    /// Instructions that stand before the conversation
+    #[arg(long, value_name = "TEXT")]
+    pub(super) system: Option<String>,
+    /// How much the model thinks before it answers [default: high]
+    #[arg(long, value_name = "STRENGTH")]
+    pub(super) reasoning: Option<Strength>,
+    /// The date the model is told [default: today, UTC]
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub(super) date: Option<String>,
+    /// Print one JSON object: reasoning, content, tool_calls, finish_reason, usage, timings
+    #[arg(long, requires = "message")]
+    pub(super) json: bool,
+    /// Talk to a server's gRPC address instead of running a model here
+    #[arg(long, value_name = "URL")]
+    pub(super) server: Option<String>,
+    /// The most tokens of an answer, its reasoning included
+    #[arg(long, value_name = "N")]
+    pub(super) max_tokens: Option<u32>,
+    #[command(flatten)]
+    pub(super) config: ConfigFile,
+    #[command(flatten)]
+    pub(super) sampling: SamplingFlags,
+    #[command(flatten)]
+    pub(super) model: ModelFlags,
+}
+
+#[derive(Args)]
+#[command(group = clap::ArgGroup::new("input").required(true).args(["prompt", "ids"]))]
+pub(super) struct GenerateCommand {
+    /// Text to continue. Marks such as <|start|> are the protocol's own, and the mark that begins
+    /// a text comes first unless it is there already
+    #[arg(long, value_name = "TEXT")]
+    pub(super) prompt: Option<String>,
+    /// Token ids to continue, with nothing added; works without a tokenizer
+    #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
+    pub(super) ids: Vec<u32>,
+    /// Leave the mark that begins a text out of --prompt
+    #[arg(long, conflicts_with = "ids")]
+    pub(super) no_bos: bool,
+    /// The most tokens to generate [default: all the room that is left]
+    #[arg(long, value_name = "N")]
+    pub(super) max_tokens: Option<u32>,
+    /// Go on past the tokens that end a turn
+    #[arg(long)]
+    pub(super) ignore_stop: bool,
+    /// Write the prompt's logits, f32 [tokens, vocabulary] after scale and cap, as safetensors
+    #[arg(long, value_name = "FILE")]
+    pub(super) logits: Option<PathBuf>,
+    /// Print one JSON object: ids, text, finish_reason, accepted per verify, usage, timings
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) config: ConfigFile,
+    #[command(flatten)]
+    pub(super) sampling: SamplingFlags,
+    #[command(flatten)]
+    pub(super) model: ModelFlags,
+}
+
+#[derive(Args)]
+pub(super) struct InspectCommand {
+    /// HuggingFace folder or GGUF file (any part of a split one)
+    pub(super) path: PathBuf,
+}
+
+/// How tokens are drawn; what is absent is the checkpoint's default.
+#[derive(Args)]
+#[command(next_help_heading = "Sampling (defaults are the checkpoint's)")]
+pub(super) struct SamplingFlags {
+    /// Always the likeliest token: --temperature 0
+    #[arg(long, conflicts_with = "temperature")]
+    greedy: bool,
+    /// Flattens (above 1) or sharpens (below 1) the choice
+    #[arg(long, value_name = "T")]
+    temperature: Option<f32>,
+    /// Keep the K likeliest tokens; 0 keeps all
+    #[arg(long, value_name = "K")]
+    top_k: Option<u32>,
+    /// Keep the smallest set of tokens with at least this probability
+    #[arg(long, value_name = "P")]
+    top_p: Option<f32>,
+    /// Keep tokens with at least this share of the best one's probability
+    #[arg(long, value_name = "P")]
+    min_p: Option<f32>,
+    /// Makes tokens that were seen less likely, above 1
+    #[arg(long, value_name = "X")]
+    repetition_penalty: Option<f32>,
+    /// Subtracted from a token's score for each time it was generated
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    frequency_penalty: Option<f32>,
+    /// Subtracted from a token's score once it was generated
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    presence_penalty: Option<f32>,
+    /// Equal seeds give equal answers [default: random]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Strength {
+    Low,
+    Medium,
+    High,
+    Xhigh,
+}
+
+impl Cli {
+    /// Reads the command line; ends the process with advice when it makes no sense.
+    pub(super) fn read() -> Self {
+        let mut command = Self::command();
+        let matches = command.get_matches_mut();
+        if let Some(("chat", chat)) = matches.subcommand()
+            && chat.contains_id("server")
+        {
+            // Variables that set a model up stay allowed beside --server, flags do not.
+            let model = ModelFlags::augment_args(clap::Command::new("model"));
+            let given = |arg: &&clap::Arg| {
+                chat.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+            };
+            if let Some(arg) = model.get_arguments().find(given) {
+                let flag = arg.get_long().unwrap_or_default();
+                let message = format!("--{flag} sets a model up here, --server talks to another's");
+                command.error(clap::error::ErrorKind::ArgumentConflict, message).exit();
+            }
+        }
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+impl SamplingFlags {
+    pub(super) fn message(&self) -> v1::Sampling {
+        v1::Sampling {
+            temperature: if self.greedy { Some(0.0) } else { self.temperature },
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            bias: Vec::new(),
+            seed: self.seed,
+        }
+    }
+}
+
+impl Strength {
+    pub(super) fn message(self) -> v1::ReasoningStrength {
+        match self {
+            Self::Low => v1::ReasoningStrength::Low,
+            Self::Medium => v1::ReasoningStrength::Medium,
+            Self::High => v1::ReasoningStrength::High,
+            Self::Xhigh => v1::ReasoningStrength::Xhigh,
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! `muse chat`: one answer or a conversation.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, anyhow, bail};
+use muse_proto::v1;
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio_stream::StreamExt;
+use tonic::Status;
+
+use super::answer::{Answer, message};
+use super::args::ChatCommand;
+use super::link::Link;
+use super::teller::Teller;
+use super::terminal::Screen;
+use super::{complain, load, on_failure};
+
+const HELP: &str = "\
+/clear  forget the conversation
+/help   show this
+/quit   leave (also Ctrl-D, and Ctrl-C at the prompt)
+Ctrl-C  stop the answer that is being given
+";
+
+/// What a shell expects of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+pub(super) fn run(command: ChatCommand) -> Result<ExitCode> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build()?;
+    let link = match &command.server {
+        Some(url) => runtime.block_on(Link::server(url))?,
+        None => {
+            let loaded = load(&command.config.model(&command.model)?)?;
+            if loaded.tokenizer.is_none() {
+                bail!("the checkpoint has no tokenizer; use `muse generate --ids`");
+            }
+            Link::here(Arc::new(loaded.start(on_failure())?))
+        }
+    };
+    let interrupt = Interrupt::watch(&runtime);
+    let talk = Talk {
+        link,
+        interrupt,
+        request: opening(&command),
+        quiet: command.json,
+        screen: Screen::new(),
+        runtime,
+    };
+    match command.message {
+        Some(text) => talk.once(text),
+        None => talk.converse(command.system),
+    }
+}
+
+/// The request that every turn of the conversation grows.
+fn opening(command: &ChatCommand) -> v1::ChatRequest {
+    let system = command.system.iter().cloned().map(|text| message(v1::Role::System, text));
+    v1::ChatRequest {
+        conversation: Some(v1::Conversation {
+            messages: system.collect(),
+            reasoning_strength: command.reasoning.map_or(0, |strength| strength.message().into()),
+            current_date: command.date.clone().unwrap_or_else(today),
+            ..v1::Conversation::default()
+        }),
+        sampling: Some(command.sampling.message()),
+        limits: Some(v1::Limits { max_tokens: command.max_tokens, ..v1::Limits::default() }),
+        ..v1::ChatRequest::default()
+    }
+}
+
+/// A conversation in progress.
+struct Talk {
+    link: Link,
+    interrupt: Interrupt,
+    request: v1::ChatRequest,
+    /// Shows nothing of an answer while it comes.
+    quiet: bool,
+    screen: Screen,
+    runtime: Runtime,
+}
+
+/// What a line of the user leads to.
+enum Next {
+    Go,
+    Quit,
+}
+
+impl Talk {
+    fn once(mut self, text: String) -> Result<ExitCode> {
+        let answer = self.answer(text)?;
+        if self.quiet {
+            self.screen.say(&format!("{}\n", answer.json()))?;
+        }
+        Ok(match answer.finish {
+            Some(_) => ExitCode::SUCCESS,
+            None => ExitCode::from(INTERRUPTED),
+        })
+    }
+
+    fn converse(mut self, system: Option<String>) -> Result<ExitCode> {
+        let system = system.map(|text| message(v1::Role::System, text));
+        let fresh: Vec<v1::Message> = system.into_iter().collect();
+        if io::stdin().is_terminal() && io::stdout().is_terminal() {
+            let mut editor = DefaultEditor::new()?;
+            self.screen.mutter("/help lists the commands.\n")?;
+            loop {
+                let line = match editor.readline("> ") {
+                    Ok(line) => line,
+                    Err(ReadlineError::Eof | ReadlineError::Interrupted) => break,
+                    Err(error) => return Err(error.into()),
+                };
+                editor.add_history_entry(&line)?;
+                match self.hear(&line, &fresh) {
+                    Ok(Next::Go) => {}
+                    Ok(Next::Quit) => break,
+                    Err(error) if super::is_broken_pipe(&error) => return Err(error),
+                    Err(error) => complain(&error),
+                }
+            }
+        } else {
+            for line in io::stdin().lock().lines() {
+                if let Next::Quit = self.hear(&line?, &fresh)? {
+                    break;
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Takes a line: a command or what the user says.
+    fn hear(&mut self, line: &str, fresh: &[v1::Message]) -> Result<Next> {
+        match line.trim() {
+            "" => {}
+            "/quit" | "/exit" => return Ok(Next::Quit),
+            "/help" => self.screen.mutter(HELP)?,
+            "/clear" => self.conversation().messages = fresh.to_vec(),
+            command if command.starts_with('/') && !command.contains(char::is_whitespace) => {
+                return Err(anyhow!("no command {command}; /help lists them"));
+            }
+            text => {
+                self.answer(text.to_owned())?;
+            }
+        }
+        Ok(Next::Go)
+    }
+
+    fn conversation(&mut self) -> &mut v1::Conversation {
+        self.request.conversation.get_or_insert_default()
+    }
+
+    /// Has the model answer `text`; both stay in the conversation unless nothing was answered, as
+    /// when it was stopped while it reasoned.
+    fn answer(&mut self, text: String) -> Result<Answer> {
+        let before = self.conversation().messages.len();
+        self.conversation().messages.push(message(v1::Role::User, text));
+        let mut answer = Answer::default();
+        let told = self.listen(&mut answer);
+        if !answer.says_something() {
+            self.conversation().messages.truncate(before);
+        } else {
+            let said = answer.clone().into_message();
+            self.conversation().messages.push(said);
+        }
+        told.map(|()| answer)
+    }
+
+    fn listen(&mut self, answer: &mut Answer) -> Result<()> {
+        let stop = self.interrupt.arm();
+        let mut teller = Teller::new(&mut self.screen, self.quiet);
+        let (link, request) = (&mut self.link, self.request.clone());
+        let told = self.runtime.block_on(async {
+            let mut events = tokio::select! {
+                events = link.ask(request) => events.map_err(complaint)?,
+                () = stop.notified() => return Ok(()),
+            };
+            loop {
+                let event = tokio::select! {
+                    event = events.next() => event,
+                    () = stop.notified() => return Ok(()),
+                };
+                let Some(response) = event else { break };
+                let Some(event) = response.map_err(complaint)?.event else { continue };
+                teller.tell(&event)?;
+                answer.hear(event);
+            }
+            match answer.finish {
+                Some(_) => Ok(()),
+                None => Err(anyhow!("the server ended the answer early; ask again")),
+            }
+        });
+        self.interrupt.disarm();
+        teller.end()?;
+        told?;
+        match answer.finish {
+            None if !self.quiet => eprintln!("(stopped)"),
+            Some(v1::FinishReason::Length) if !self.quiet => {
+                eprintln!("(cut: the limit on tokens is used up)");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Ctrl-C: ends the answer being given, or the program when there is none.
+struct Interrupt(Arc<Mutex<Option<Arc<Notify>>>>);
+
+impl Interrupt {
+    fn watch(runtime: &Runtime) -> Self {
+        let armed: Arc<Mutex<Option<Arc<Notify>>>> = Arc::default();
+        let watched = Arc::clone(&armed);
+        runtime.spawn(async move {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                match &*watched.lock().expect("no holder of this lock panics") {
+                    Some(stop) => stop.notify_one(),
+                    None => std::process::exit(INTERRUPTED.into()),
+                }
+            }
+        });
+        Self(armed)
+    }
+
+    /// From now on Ctrl-C notifies the returned one.
+    fn arm(&self) -> Arc<Notify> {
+        let stop = Arc::new(Notify::new());
+        *self.0.lock().expect("no holder of this lock panics") = Some(Arc::clone(&stop));
+        stop
+    }
+
+    fn disarm(&self) {
+        *self.0.lock().expect("no holder of this lock panics") = None;
+    }
+}
+
+fn complaint(status: Status) -> anyhow::Error {
+    anyhow!("{}", status.message())
+}
+
+/// Today's date in UTC, `YYYY-MM-DD`.
+fn today() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    date(since.as_secs() / 86_400)
+}
+
+/// The date that lies `days` after 1970-01-01.
+fn date(mut days: u64) -> String {
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    format!("{year:04}-{month:02}-{:02}", days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn days_become_dates() {
+        let dates = [
+            (0, "1970-01-01"),
+            (59, "1970-03-01"),
+            (11_016, "2000-02-29"),
+            (20_453, "2025-12-31"),
+            (20_679, "2026-08-14"),
+        ];
+        for (days, expected) in dates {
+            assert_eq!(date(days), expected);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! `muse generate`: a raw prompt completed, and the logits of its tokens.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use muse_core::contract::{Token, Tokenizer};
+use muse_proto::v1::generate_service_server::GenerateService;
+use muse_proto::v1::{self, generate_response::Event};
+use muse_serve::grpc::Generate;
+use muse_serve::wire::{LoadOptions, Loaded};
+use serde_json::json;
+use tokio_stream::StreamExt;
+
+use super::answer::{reason, timings, usage};
+use super::args::GenerateCommand;
+use super::terminal::{Progress, Screen};
+use super::{load, on_failure};
+
+/// Begins every text.
+const BOS: &str = "<|begin_of_text|>";
+
+pub(super) fn run(command: &GenerateCommand) -> Result<ExitCode> {
+    let logits = command.logits.is_some();
+    let options = LoadOptions { logits, ..command.config.model(&command.model)? };
+    let mut loaded = load(&options)?;
+    let tokenizer = loaded.tokenizer.clone();
+    let prompt = prompt(command, tokenizer.as_deref())?;
+    if let Some(file) = &command.logits {
+        write_logits(&mut loaded, &prompt, file)
+            .with_context(|| format!("logits file {}", file.display()))?;
+    }
+    let request = v1::GenerateRequest {
+        prompt_ids: prompt.iter().map(|token| token.0).collect(),
+        sampling: Some(command.sampling.message()),
+        limits: Some(v1::Limits { max_tokens: command.max_tokens, ..v1::Limits::default() }),
+        ignore_model_stop: command.ignore_stop,
+        ..v1::GenerateRequest::default()
+    };
+    let service = Generate::new(Arc::new(loaded.start(on_failure())?));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut completion = Completion::new(tokenizer.is_some() && !command.json);
+    runtime.block_on(completion.follow(&service, request))?;
+    completion.finish(command.json, tokenizer.is_some())
+}
+
+/// What the command line asks to continue.
+fn prompt(command: &GenerateCommand, tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<Token>> {
+    let Some(text) = &command.prompt else {
+        return Ok(command.ids.iter().copied().map(Token).collect());
+    };
+    let Some(tokenizer) = tokenizer else {
+        bail!("the checkpoint has no tokenizer, so --prompt cannot be read; use --ids 1,2,3");
+    };
+    let mut tokens = Vec::new();
+    if !command.no_bos && !text.starts_with(BOS) {
+        tokens.extend(tokenizer.control(BOS));
+    }
+    encode_with_marks(tokenizer, text, &mut tokens);
+    if tokens.is_empty() {
+        bail!("--prompt is empty and nothing begins the text; give it at least a character");
+    }
+    Ok(tokens)
+}
+
+/// Encodes text in which the marks of the protocol, spelled in full, are the marks themselves.
+fn encode_with_marks(tokenizer: &dyn Tokenizer, text: &str, tokens: &mut Vec<Token>) {
+    let (mut plain, mut from) = (0, 0);
+    while let Some(at) = text[from..].find("<|").map(|at| from + at) {
+        let end = text[at..].find("|>").map(|end| at + end + 2);
+        let mark = end.and_then(|end| Some((tokenizer.control(&text[at..end])?, end)));
+        match mark {
+            Some((token, end)) => {
+                tokenizer.encode(&text[plain..at], tokens);
+                tokens.push(token);
+                (plain, from) = (end, end);
+            }
+            None => from = at + 2,
+        }
+    }
+    tokenizer.encode(&text[plain..], tokens);
+}
+
+/// Writes the logits of every token beside `file` first, so that a file of that name is complete.
+fn write_logits(loaded: &mut Loaded, prompt: &[Token], file: &Path) -> Result<()> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let name = file.file_name().context("the path names a folder; give a file name")?;
+    let partial = folder.join(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
+    let written =
+        stream_logits(loaded, prompt, &partial).and_then(|()| Ok(std::fs::rename(&partial, file)?));
+    if written.is_err() {
+        // The error already tells what went wrong; a leftover is at most untidy.
+        let _ = std::fs::remove_file(&partial);
+    }
+    written
+}
+
+fn stream_logits(loaded: &mut Loaded, prompt: &[Token], file: &Path) -> Result<()> {
+    let mut out = BufWriter::new(File::create(file)?);
+    let shape = [prompt.len(), loaded.card.vocab as usize];
+    let bytes = shape[0] * shape[1] * size_of::<f32>();
+    let tensor = json!({ "dtype": "F32", "shape": shape, "data_offsets": [0, bytes] });
+    let mut header = json!({ "logits": tensor }).to_string();
+    // Spaces align what follows to 8 bytes.
+    header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(header.as_bytes())?;
+    let mut progress = Progress::new();
+    let (mut failed, mut done) = (None, 0);
+    loaded.logits(prompt, &mut |rows| {
+        let write = rows.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()));
+        failed = write.err();
+        done += rows.len() / shape[1];
+        progress.show("scoring", done as u64, shape[0] as u64);
+        if failed.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?),
+    }
+}
+
+/// A completion as it grows.
+struct Completion {
+    ids: Vec<u32>,
+    bytes: Vec<u8>,
+    /// How many of `bytes` were shown; none shows nothing.
+    shown: Option<usize>,
+    /// Bytes of the last token, which may turn out to be the stop token.
+    last: usize,
+    usage: v1::Usage,
+    finish: Option<v1::Finish>,
+    screen: Screen,
+    progress: Progress,
+}
+
+impl Completion {
+    fn new(show: bool) -> Self {
+        Self {
+            ids: Vec::new(),
+            bytes: Vec::new(),
+            shown: show.then_some(0),
+            last: 0,
+            usage: v1::Usage::default(),
+            finish: None,
+            screen: Screen::new(),
+            progress: Progress::new(),
+        }
+    }
+
+    async fn follow(&mut self, service: &Generate, request: v1::GenerateRequest) -> Result<()> {
+        let complaint = |status: tonic::Status| anyhow!("{}", status.message());
+        let events = service.generate(tonic::Request::new(request)).await.map_err(complaint)?;
+        let mut events = events.into_inner();
+        while let Some(response) = events.next().await {
+            match response.map_err(complaint)?.event {
+                Some(Event::Progress(progress)) => {
+                    self.progress.show("reading", progress.done.into(), progress.total.into());
+                }
+                Some(Event::Tokens(delta)) => {
+                    self.progress.clear();
+                    delta.tokens.into_iter().try_for_each(|token| self.take(token))?;
+                }
+                Some(Event::Usage(usage)) => self.usage = usage,
+                Some(Event::Finish(finish)) => self.finish = Some(finish),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, token: v1::Token) -> io::Result<()> {
+        self.ids.push(token.id);
+        self.show(self.bytes.len())?;
+        self.bytes.extend_from_slice(&token.bytes);
+        self.last = token.bytes.len();
+        Ok(())
+    }
+
+    /// Shows whole characters up to `end`.
+    fn show(&mut self, end: usize) -> io::Result<()> {
+        let Some(from) = self.shown else { return Ok(()) };
+        let fresh = &self.bytes[from..end];
+        let whole = match std::str::from_utf8(fresh) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => fresh.len(),
+        };
+        self.shown = Some(from + whole);
+        self.screen.say(&String::from_utf8_lossy(&fresh[..whole]))
+    }
+
+    fn finish(mut self, json: bool, text: bool) -> Result<ExitCode> {
+        self.progress.clear();
+        let finish = self.finish.take().context("the completion ended early; run it again")?;
+        if json {
+            let all = json!({
+                "ids": self.ids,
+                "text": text.then(|| String::from_utf8_lossy(&self.bytes)),
+                "finish_reason": reason(finish.reason()),
+                "accepted": self.usage.accepted_drafts,
+                "usage": usage(&self.usage),
+                "timings": timings(&self.usage),
+            });
+            self.screen.say(&format!("{all}\n"))?;
+        } else if text {
+            let stopped = finish.reason() == v1::FinishReason::Stop;
+            let end = self.bytes.len() - if stopped { self.last } else { 0 };
+            self.show(end)?;
+            self.screen.say("\n")?;
+        } else {
+            let ids: Vec<String> = self.ids.iter().map(u32::to_string).collect();
+            self.screen.say(&format!("{}\n", ids.join(",")))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One token a character, and one mark.
+    struct Letters;
+
+    impl Tokenizer for Letters {
+        fn encode(&self, text: &str, out: &mut Vec<Token>) {
+            out.extend(text.chars().map(|c| Token(c as u32)));
+        }
+        fn control(&self, mark: &str) -> Option<Token> {
+            (mark == "<|x|>").then_some(Token(1000))
+        }
+        fn is_control(&self, token: Token) -> bool {
+            token.0 == 1000
+        }
+        fn decode(&self, _: Token, _: &mut Vec<u8>) {
+            unreachable!("nothing is decoded here")
+        }
+        fn size(&self) -> usize {
+            1001
+        }
+    }
+
+    #[test]
+    fn marks_become_themselves_and_look_alikes_stay_text() {
+        let x = "X".to_owned();
+        for (text, expected) in [
+            ("a<|x|>b", "aXb"),
+            ("<|x|><|x|>", "XX"),
+            ("<|y|><|x|>", "<|y|>X"),
+            ("<|<|x|>", "<|X"),
+            ("<|x|", "<|x|"),
+            ("é<|é|>", "é<|é|>"),
+            ("", ""),
+        ] {
+            let mut tokens = Vec::new();
+            encode_with_marks(&Letters, text, &mut tokens);
+            let spelled = tokens.iter().map(|token| match token.0 {
+                1000 => x.clone(),
+                letter => char::from_u32(letter).expect("a letter").to_string(),
+            });
+            assert_eq!(spelled.collect::<String>(), expected);
+        }
+    }
+}

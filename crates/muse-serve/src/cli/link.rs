@@ -1,0 +1,49 @@
+//! Who answers a chat: a model in this process or a server, spoken to in the same messages.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use muse_proto::v1::chat_service_client::ChatServiceClient;
+use muse_proto::v1::chat_service_server::ChatService;
+use muse_proto::v1::{ChatRequest, ChatResponse};
+use muse_serve::App;
+use muse_serve::grpc::Chat;
+use tokio_stream::Stream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+/// The events of an answer.
+pub(super) type Events = Pin<Box<dyn Stream<Item = Result<ChatResponse, Status>> + Send>>;
+
+/// The way to the one who answers.
+pub(super) enum Link {
+    Here(Chat),
+    Server(ChatServiceClient<Channel>),
+}
+
+impl Link {
+    /// Answers with a model of this process.
+    pub(super) fn here(app: Arc<App>) -> Self {
+        Self::Here(Chat::new(app))
+    }
+
+    /// Connects to a server's gRPC address.
+    pub(super) async fn server(url: &str) -> Result<Self> {
+        let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let endpoint = Endpoint::from_shared(full)
+            .with_context(|| format!("--server {url} is no address such as 127.0.0.1:50051"))?;
+        let channel = endpoint.connect_timeout(Duration::from_secs(10)).connect().await;
+        let advice = || format!("no server answers at {url}; start one with `muse serve`");
+        Ok(Self::Server(ChatServiceClient::new(channel.with_context(advice)?)))
+    }
+
+    /// Asks for an answer. Dropping the events cancels it.
+    pub(super) async fn ask(&mut self, request: ChatRequest) -> Result<Events, Status> {
+        match self {
+            Self::Here(chat) => Ok(chat.chat(Request::new(request)).await?.into_inner()),
+            Self::Server(client) => Ok(Box::pin(client.chat(request).await?.into_inner())),
+        }
+    }
+}

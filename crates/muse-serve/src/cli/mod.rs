@@ -1,0 +1,77 @@
+//! The subcommands of `muse`.
+
+mod answer;
+mod args;
+mod chat;
+mod generate;
+mod inspect;
+mod link;
+mod serve;
+mod teller;
+mod terminal;
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use args::{Cli, Command};
+use muse_serve::wire::{self, LoadOptions, Loaded, OnFailure};
+use terminal::Progress;
+
+/// Runs the command line. Whatever goes wrong is one line on standard error.
+pub(crate) fn run() -> ExitCode {
+    let result = match Cli::read().command {
+        Command::Serve(command) => serve::run(&command),
+        Command::Chat(command) => chat::run(command),
+        Command::Generate(command) => generate::run(&command),
+        Command::Inspect(command) => inspect::run(&command),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Loads a model, showing how far it is.
+fn load(options: &LoadOptions) -> Result<Loaded> {
+    let mut progress = Progress::new();
+    let mut show = |what: &str, done, total| progress.show(what, done as u64, total as u64);
+    let loaded = wire::load(options, &mut show)?;
+    progress.clear();
+    if loaded.plan.cut_from.is_some() {
+        eprintln!("note: {}", loaded.plan);
+    }
+    Ok(loaded)
+}
+
+/// An engine that stopped for good cannot answer anybody: the process ends and says so.
+fn on_failure() -> OnFailure {
+    Arc::new(|error| {
+        complain(&anyhow::anyhow!("the engine stopped: {error}"));
+        std::process::exit(1);
+    })
+}
+
+/// Says what went wrong, in a line.
+fn complain(error: &anyhow::Error) {
+    let mut text = String::new();
+    for cause in error.chain().map(|cause| cause.to_string().replace('\n', " ")) {
+        // Some errors already tell their cause.
+        if !text.contains(&cause) {
+            text += if text.is_empty() { "" } else { ": " };
+            text += &cause;
+        }
+    }
+    eprintln!("error: {}", terminal::harmless(&text));
+}
+
+/// Whether the reader of the output left, as `head` does: no fault of anybody.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(broken)
+}

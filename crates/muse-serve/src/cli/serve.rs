@@ -1,0 +1,51 @@
+//! `muse serve`: the server, until it is told to stop.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use muse_serve::Server;
+use muse_serve::wire::LoadOptions;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+use tracing_subscriber::EnvFilter;
+
+use super::args::ServeCommand;
+use super::{load, on_failure};
+use crate::config::{Serving, colours};
+
+/// Sequences that run at a time; the cache is sized for as many of full length if memory allows.
+const MOST_PARALLEL: usize = 8;
+
+pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
+    let Serving { options, log } = command.config.serve(&command.serve)?;
+    let filter = EnvFilter::try_new(&log)
+        .with_context(|| format!("log filter {log:?}; try info or muse_serve=debug"))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(colours(&io::stderr()))
+        .init();
+    let model = command.config.model(&command.model)?;
+    let loaded = load(&LoadOptions { most_parallel: MOST_PARALLEL, ..model })?;
+    info!("memory plan: {}", loaded.plan);
+    let app = Arc::new(loaded.start(on_failure())?);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let name = app.model.name.clone();
+        let server = Server::bind(app, options).await?;
+        info!(grpc = %server.grpc_addr(), http = %server.http_addr(), "serving {name}");
+        let stop = async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            info!("stopping when running requests are done");
+        };
+        server.run(stop).await
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,356 @@
+//! Joins the crates into a running model: the only place that knows which checkpoint goes with
+//! which drafter, which backend, and how much memory they get.
+
+mod nano;
+mod plan;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use muse_atem::{Template, Tokenizer as AtemTokenizer};
+use muse_core::contract::{
+    Backend, Drafter, Engine, KvPool, KvType, Place, PromptTemplate, Rows, Sampling, Scores, SeqId,
+    Span, Target, TensorInfo, Token, Tokenizer, WeightSource,
+};
+use muse_core::engine::{self, EngineOptions};
+use muse_core::model::Model;
+use muse_core::{Error, Result};
+use muse_dflash::Dflash;
+use muse_kv::Pool;
+use muse_weights::Checkpoint;
+
+use crate::{App, ModelCard};
+pub use plan::MemoryPlan;
+use plan::Sizes;
+
+/// Names of the backends in this build, the default one first.
+pub const BACKENDS: &[&str] = &[
+    #[cfg(feature = "cpu")]
+    "cpu",
+];
+
+/// What to load and how to run it.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// HuggingFace folder or GGUF file; none means the embedded muse-nano with its drafter.
+    pub model: Option<PathBuf>,
+    /// The drafter's folder or file.
+    pub draft: Option<PathBuf>,
+    /// The vision tower's GGUF file.
+    pub mmproj: Option<PathBuf>,
+    /// How K and V are stored, the drafter's too.
+    pub kv: KvType,
+    /// Positions a sequence may have; none means what the checkpoint allows and memory holds.
+    pub context: Option<u32>,
+    /// Sequences of full length that the cache holds; none means what memory holds, up to
+    /// `most_parallel`.
+    pub parallel: Option<usize>,
+    /// Sequences that may run at a time; 0 counts as 1.
+    pub most_parallel: usize,
+    /// Threads that compute; none means one a core.
+    pub threads: Option<usize>,
+    /// The most guesses of a verify; 0 leaves the drafter out.
+    pub max_draft: Option<u32>,
+    /// One of [`BACKENDS`]; none means the first.
+    pub backend: Option<String>,
+    /// Makes room for the scores of many rows, for [`Loaded::logits`].
+    pub logits: bool,
+}
+
+/// Hears why an engine stopped for good.
+pub type OnFailure = Arc<dyn Fn(&Error) + Send + Sync>;
+
+/// A model that is loaded and does not run yet.
+pub struct Loaded {
+    /// Facts about it.
+    pub card: ModelCard,
+    /// Text to tokens, when the checkpoint has a vocabulary.
+    pub tokenizer: Option<Arc<dyn Tokenizer>>,
+    /// How much memory it takes.
+    pub plan: MemoryPlan,
+    sampling: Sampling,
+    stop: Vec<Token>,
+    parts: Box<dyn Parts>,
+}
+
+/// Loads a model. `progress` hears what is being loaded, and how many of its tensors are.
+///
+/// # Errors
+/// [`Error::Invalid`] when paths or options make no sense together, [`Error::Corrupt`] for broken
+/// files, [`Error::Exhausted`] when memory cannot hold what was asked for, [`Error::Unsupported`]
+/// for what this build lacks.
+pub fn load(options: &LoadOptions, progress: &mut dyn FnMut(&str, usize, usize)) -> Result<Loaded> {
+    if let Some(path) = &options.mmproj {
+        return Err(Error::Unsupported(format!(
+            "--mmproj {}: this build does not read pictures yet; leave --mmproj out to chat in text",
+            path.display()
+        )));
+    }
+    let files = Files::open(options)?;
+    let name = options.backend.as_deref().or(BACKENDS.first().copied()).unwrap_or("none");
+    match name {
+        #[cfg(feature = "cpu")]
+        "cpu" => {
+            let threads = options.threads;
+            let cpu = muse_cpu::Cpu::new(muse_cpu::CpuOptions { threads })?;
+            join(name, cpu, &files, options, progress)
+        }
+        _ => Err(Error::Unsupported(format!(
+            "backend {name} is not in this build, which has {BACKENDS:?}; build muse with its \
+             cargo feature"
+        ))),
+    }
+}
+
+/// The checkpoints of a model.
+struct Files {
+    name: String,
+    target: Checkpoint,
+    drafter: Option<Checkpoint>,
+}
+
+impl Files {
+    fn open(options: &LoadOptions) -> Result<Self> {
+        let wanted = options.max_draft != Some(0);
+        let (name, target, own) = match &options.model {
+            Some(path) => (name_of(path), Checkpoint::open(path)?, None),
+            None => (nano::NAME.to_owned(), nano::target()?, Some(nano::drafter as fn() -> _)),
+        };
+        let drafter = match (&options.draft, own) {
+            (Some(path), _) if wanted => Some(Checkpoint::open(path)?),
+            (None, Some(own)) if wanted => Some(own()?),
+            _ => None,
+        };
+        Ok(Self { name, target, drafter })
+    }
+}
+
+/// A model's name: the last part of its path that says something.
+fn name_of(path: &Path) -> String {
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = if whole.is_dir() { whole.file_name() } else { whole.file_stem() };
+    name.map_or_else(|| "muse".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn join<B: Backend>(
+    backend_name: &str,
+    backend: B,
+    files: &Files,
+    options: &LoadOptions,
+    progress: &mut dyn FnMut(&str, usize, usize),
+) -> Result<Loaded> {
+    let (source, backend) = (&files.target as &dyn WeightSource, Arc::new(backend));
+    let text = source.spec().text.as_ref().ok_or_else(|| {
+        Error::Invalid(format!(
+            "{} holds no text model; name a Muse-Glimmer folder or GGUF file, not its drafter or \
+             its vision file",
+            files.name
+        ))
+    })?;
+    let drafter = files.drafter.as_ref().map(|drafter| drafter as &dyn WeightSource);
+    let sizes = Sizes::fit(text, source, drafter, options)?;
+    // The drafter goes first: that it belongs to another model should show before the long load.
+    let drafter = match drafter {
+        Some(drafter) => {
+            let mut progress = |done, total| progress("loading the drafter", done, total);
+            let options = sizes.drafter();
+            Some(Dflash::new(Arc::clone(&backend), drafter, text, &options, &mut progress)?)
+        }
+        None => None,
+    };
+    let taps = drafter.as_ref().map_or(Vec::new(), |drafter| drafter.layers().to_vec());
+    let target = {
+        let mut progress = |done, total| progress("loading the model", done, total);
+        let options = sizes.model(taps);
+        Model::new(Arc::clone(&backend), source, &options, &mut progress)?
+    };
+    let tokenizer = match source.vocabulary()? {
+        Some(vocabulary) => Some(AtemTokenizer::new(vocabulary)? as Arc<dyn Tokenizer>),
+        None => None,
+    };
+    let draft_width = drafter.as_ref().map_or(0, |drafter| drafter.width() as u32);
+    let card = ModelCard {
+        name: files.name.clone(),
+        architecture: "muse-glimmer".to_owned(),
+        max_positions: sizes.plan.context,
+        vocab: text.vocab as u32,
+        parameters: text_tensors(source).map(|tensor| (tensor.rows * tensor.cols) as u64).sum(),
+        formats: formats(source),
+        backend: backend_name.to_owned(),
+        draft_width: options.max_draft.map_or(draft_width, |most| most.min(draft_width)),
+        loaded_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+    };
+    Ok(Loaded {
+        card,
+        sampling: sampling(source),
+        stop: stop(source, tokenizer.as_deref()),
+        tokenizer,
+        plan: sizes.plan.clone(),
+        parts: Box::new(Joined { backend, target, drafter, sizes }),
+    })
+}
+
+/// The tensors that are parameters of the text model. The norms of q and k hold a constant.
+fn text_tensors(source: &dyn WeightSource) -> impl Iterator<Item = &TensorInfo> {
+    let text = |tensor: &&TensorInfo| {
+        let name = &tensor.name;
+        !name.starts_with("v.")
+            && !name.starts_with("mm.")
+            && !name.ends_with("attn_q_norm.weight")
+            && !name.ends_with("attn_k_norm.weight")
+    };
+    source.tensors().iter().filter(text)
+}
+
+fn bytes(tensor: &TensorInfo) -> u64 {
+    tensor.format.bytes_for(tensor.rows * tensor.cols) as u64
+}
+
+/// Formats of the text model with their share of the bytes, most first.
+fn formats(source: &dyn WeightSource) -> Vec<(String, f32)> {
+    let total: u64 = text_tensors(source).map(bytes).sum();
+    let mut shares: Vec<(String, f32)> = Vec::new();
+    for tensor in text_tensors(source) {
+        let share = bytes(tensor) as f32 / total as f32;
+        let name = tensor.format.name();
+        match shares.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += share,
+            None => shares.push((name.to_owned(), share)),
+        }
+    }
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    shares
+}
+
+/// What the checkpoint says, over what the published model says where it is silent.
+fn sampling(source: &dyn WeightSource) -> Sampling {
+    let said = source.generation();
+    Sampling {
+        temperature: said.temperature.unwrap_or(1.0),
+        top_k: said.top_k.unwrap_or(64),
+        top_p: said.top_p.unwrap_or(0.95),
+        min_p: said.min_p.unwrap_or(0.0),
+        repetition_penalty: said.repetition_penalty.unwrap_or(1.0),
+        ..Sampling::default()
+    }
+}
+
+fn stop(source: &dyn WeightSource, tokenizer: Option<&dyn Tokenizer>) -> Vec<Token> {
+    let mut stop: Vec<Token> = source.generation().stop.iter().copied().map(Token).collect();
+    if stop.is_empty()
+        && let Some(tokenizer) = tokenizer
+    {
+        let ends = ["<|end_of_text|>", "<|eot|>"];
+        stop.extend(ends.iter().filter_map(|mark| tokenizer.control(mark)));
+    }
+    stop
+}
+
+impl Loaded {
+    /// Runs `prompt` and hands over the scores of its tokens, after scale and cap, some whole rows
+    /// `[rows, vocab]` at a time, for as long as `take` says so.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the prompt is empty, too long or not of this vocabulary.
+    pub fn logits(
+        &mut self,
+        prompt: &[Token],
+        take: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let room = self.card.max_positions as usize;
+        if prompt.is_empty() || prompt.len() > room {
+            return Err(Error::Invalid(format!(
+                "the prompt has {} tokens, there is room for 1 to {room}; change the prompt or \
+                 --context",
+                prompt.len()
+            )));
+        }
+        if let Some(token) = prompt.iter().find(|token| token.0 >= self.card.vocab) {
+            return Err(Error::Invalid(format!(
+                "token {} is not in the vocabulary, whose ids are below {}",
+                token.0, self.card.vocab
+            )));
+        }
+        self.parts.logits(prompt, take)
+    }
+
+    /// Starts the engine. `on_failure` hears of it when the engine stops for good.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`] when there is no thread to be had.
+    pub fn start(self, on_failure: OnFailure) -> Result<App> {
+        let engine = self.parts.start(on_failure)?;
+        let template = self.tokenizer.as_ref().map(|tokenizer| {
+            let template = Template::new(Arc::clone(tokenizer));
+            Arc::new(template) as Arc<dyn PromptTemplate>
+        });
+        Ok(App {
+            model: self.card,
+            engine,
+            tokenizer: self.tokenizer,
+            template,
+            sampling: self.sampling,
+            stop: self.stop,
+        })
+    }
+}
+
+/// A loaded model on its backend.
+trait Parts: Send {
+    fn logits(
+        &mut self,
+        prompt: &[Token],
+        take: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
+    ) -> Result<()>;
+    fn start(self: Box<Self>, on_failure: OnFailure) -> Result<Arc<dyn Engine>>;
+}
+
+struct Joined<B: Backend> {
+    backend: Arc<B>,
+    target: Model<B>,
+    drafter: Option<Dflash<B>>,
+    sizes: Sizes,
+}
+
+impl<B: Backend> Parts for Joined<B> {
+    fn logits(
+        &mut self,
+        prompt: &[Token],
+        take: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        // A pool of its own: the drafter did not see these rows, so nothing may find them later.
+        let mut pool = Pool::new(self.sizes.pool);
+        let (seq, mut copies) = (SeqId(0), Vec::new());
+        let keys: Vec<_> = prompt.iter().map(|&token| token.into()).collect();
+        pool.open(seq, &keys)?;
+        let (max_rows, max_scores) = self.target.limits();
+        let vocab = self.target.spec().vocab;
+        let mut values = Vec::new();
+        for chunk in prompt.chunks(max_rows.min(max_scores)) {
+            let start = pool.len(seq);
+            let end = start + chunk.len() as u32;
+            pool.reserve(seq, end, &mut copies)?;
+            let place = Place { start, rows: chunk.len(), pages: pool.pages(seq) };
+            let span = Span { place, rows: Rows::Tokens(chunk), scores: Scores::All };
+            self.target.forward(&[span])?;
+            values.resize(chunk.len() * vocab, 0.0);
+            self.backend.read(self.target.scores(), 0, &mut values)?;
+            if take(&values).is_break() {
+                break;
+            }
+            pool.commit(seq, &keys[start as usize..end as usize]);
+        }
+        Ok(())
+    }
+
+    fn start(self: Box<Self>, on_failure: OnFailure) -> Result<Arc<dyn Engine>> {
+        let Self { backend, target, drafter, sizes } = *self;
+        let options = EngineOptions { on_failure: Some(on_failure), ..sizes.engine };
+        let drafter = drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter<B>>);
+        let pool = Box::new(Pool::new(sizes.pool));
+        let handle = engine::spawn(backend, Box::new(target), drafter, pool, options)?;
+        Ok(Arc::new(handle))
+    }
+}

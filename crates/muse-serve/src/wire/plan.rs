@@ -1,0 +1,313 @@
+//! How much memory a model gets: pages of the cache, rows of a pass, and what they come to.
+
+use std::fmt;
+
+use muse_core::contract::{DrafterSpec, KvPool, KvType, PageCount, TextSpec, WeightSource};
+use muse_core::engine::EngineOptions;
+use muse_core::model::{ModelOptions, page_bytes};
+use muse_core::{Error, Result};
+use muse_dflash::DflashOptions;
+use muse_kv::{Pool, PoolOptions};
+
+use super::{LoadOptions, bytes};
+
+/// Prompt rows of a step, and so the most rows of a pass.
+const STEP_ROWS: usize = 2048;
+/// Rows that [`super::Loaded::logits`] scores at a time.
+const LOGITS_ROWS: usize = 64;
+/// Share of the free memory that is planned with; the rest is for everything else.
+const MEMORY_SHARE: f64 = 0.9;
+/// The context is not cut below this for want of memory.
+const LEAST_CONTEXT: u32 = 4096;
+
+/// How much memory a model takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryPlan {
+    /// Weights, the drafter's included, in bytes.
+    pub weights: u64,
+    /// K and V of the layers that see everything, in bytes.
+    pub full_kv: u64,
+    /// K and V of sliding layers, in bytes.
+    pub window_kv: u64,
+    /// K and V of the drafter, in bytes.
+    pub drafter_kv: u64,
+    /// How K and V are stored.
+    pub kv: KvType,
+    /// Positions of a sequence.
+    pub context: u32,
+    /// Sequences of full length that fit.
+    pub parallel: usize,
+    /// Positions the checkpoint allows, when memory holds fewer.
+    pub cut_from: Option<u32>,
+}
+
+impl fmt::Display for MemoryPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kv = self.full_kv + self.window_kv + self.drafter_kv;
+        write!(
+            f,
+            "weights {}; K/V cache {} as {:?} for {} x {} positions ({} in layers that see all, {} \
+             in sliding layers, {} in the drafter)",
+            Bytes(self.weights),
+            Bytes(kv),
+            self.kv,
+            self.parallel,
+            self.context,
+            Bytes(self.full_kv),
+            Bytes(self.window_kv),
+            Bytes(self.drafter_kv),
+        )?;
+        match self.cut_from {
+            Some(all) => write!(
+                f,
+                "; the checkpoint allows {all} positions, memory does not: --context sets another \
+                 length, --kv q8_0 needs half"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mb = self.0 as f64 / 1e6;
+        match mb {
+            ..1000.0 => write!(f, "{mb:.1} MB"),
+            _ => write!(f, "{:.2} GB", mb / 1000.0),
+        }
+    }
+}
+
+/// The sizes that everything is built with.
+pub(super) struct Sizes {
+    pub(super) pool: PoolOptions,
+    pub(super) engine: EngineOptions,
+    pub(super) plan: MemoryPlan,
+    rows: usize,
+    scores: usize,
+}
+
+/// What the cache of one sequence needs, by its length.
+struct Demand {
+    /// Without pages.
+    pool: PoolOptions,
+    /// Rows of the drafter's block, which may reach past the last position.
+    block: u32,
+    full_price: u64,
+    window_price: u64,
+    drafter_price: u64,
+}
+
+impl Demand {
+    fn new(text: &TextSpec, drafter: Option<&DrafterSpec>, kv: KvType, rows: usize) -> Self {
+        let sliding = text.layers.iter().filter_map(|layer| layer.window);
+        let reach = sliding.map(|window| window.saturating_sub(1));
+        let reach = reach.chain(drafter.map(|drafter| drafter.reach)).max().unwrap_or(0);
+        let price = page_bytes(text, kv);
+        Self {
+            pool: PoolOptions { full_pages: 0, window_pages: 0, reach, block: rows as u32 },
+            block: drafter.map_or(0, |drafter| drafter.block as u32),
+            full_price: price.full as u64,
+            window_price: price.window as u64,
+            drafter_price: drafter.map_or(0, |spec| muse_dflash::page_bytes(spec, kv) as u64),
+        }
+    }
+
+    fn pages(&self, context: u32) -> PageCount {
+        Pool::new(self.pool).worst_case(context.saturating_add(self.block))
+    }
+
+    fn bytes(&self, context: u32) -> u64 {
+        let pages = self.pages(context);
+        let window_price = self.window_price + self.drafter_price;
+        self.full_price * pages.full as u64 + window_price * pages.window as u64
+    }
+}
+
+impl Sizes {
+    /// Fits the cache into the memory that is free.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a size of 0, [`Error::Exhausted`] when memory cannot hold what was
+    /// asked for by name.
+    pub(super) fn fit(
+        text: &TextSpec,
+        source: &dyn WeightSource,
+        drafter: Option<&dyn WeightSource>,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        Self::fit_into(memory_free(), text, source, drafter, options)
+    }
+
+    fn fit_into(
+        free: Option<u64>,
+        text: &TextSpec,
+        source: &dyn WeightSource,
+        drafter: Option<&dyn WeightSource>,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        check(options)?;
+        let most = u32::try_from(text.max_positions).unwrap_or(u32::MAX);
+        let wanted = options.context.unwrap_or(most).min(most);
+        let spec = drafter.and_then(|drafter| drafter.spec().drafter.as_ref());
+        let block = spec.map_or(1, |spec| spec.block.max(1));
+        let rows = STEP_ROWS.min(wanted as usize).max(block);
+        let demand = Demand::new(text, spec, options.kv, rows);
+
+        let weights: u64 = [Some(source), drafter].into_iter().flatten().map(text_bytes).sum();
+        let left = match free {
+            Some(free) => ((free as f64 * MEMORY_SHARE) as u64).saturating_sub(weights),
+            None => u64::MAX,
+        };
+        let context = match options.context {
+            Some(_) => wanted,
+            None => longest(wanted, &|context| demand.bytes(context) <= left),
+        };
+        let each = demand.bytes(context);
+        let fits = (left / each.max(1)) as usize;
+        let parallel = options.parallel.unwrap_or_else(|| fits.min(options.most_parallel)).max(1);
+        let asked = options.context.is_some() || options.parallel.is_some();
+        if asked && parallel > fits {
+            return Err(Error::Exhausted(format!(
+                "{parallel} x {context} positions of K/V cache take {}, {} of memory are left \
+                 beside the weights; lower --context or --parallel, or use --kv q8_0",
+                Bytes(each.saturating_mul(parallel as u64)),
+                Bytes(left)
+            )));
+        }
+
+        let pages = demand.pages(context);
+        let (full_pages, window_pages) = (pages.full * parallel, pages.window * parallel);
+        let max_active = options.most_parallel.max(parallel);
+        let least_scores = if options.logits { LOGITS_ROWS } else { 1 };
+        Ok(Self {
+            rows,
+            scores: (max_active * block).max(least_scores),
+            pool: PoolOptions { full_pages, window_pages, ..demand.pool },
+            engine: EngineOptions {
+                max_positions: context,
+                max_active,
+                step_rows: rows,
+                max_draft: options.max_draft.map_or(usize::MAX, |most| most as usize),
+                ..EngineOptions::default()
+            },
+            plan: MemoryPlan {
+                weights,
+                full_kv: demand.full_price * full_pages as u64,
+                window_kv: demand.window_price * window_pages as u64,
+                drafter_kv: demand.drafter_price * window_pages as u64,
+                kv: options.kv,
+                context,
+                parallel,
+                cut_from: (context < wanted).then_some(wanted),
+            },
+        })
+    }
+
+    pub(super) fn model(&self, taps: Vec<usize>) -> ModelOptions {
+        ModelOptions {
+            kv: self.plan.kv,
+            full_pages: self.pool.full_pages,
+            window_pages: self.pool.window_pages,
+            max_rows: self.rows,
+            max_scores: self.scores,
+            taps,
+        }
+    }
+
+    pub(super) fn drafter(&self) -> DflashOptions {
+        DflashOptions {
+            kv: self.plan.kv,
+            window_pages: self.pool.window_pages,
+            max_anchors: self.engine.max_active,
+            max_rows: self.rows,
+        }
+    }
+}
+
+fn check(options: &LoadOptions) -> Result<()> {
+    let zero = match options {
+        LoadOptions { context: Some(0), .. } => "context",
+        LoadOptions { parallel: Some(0), .. } => "parallel",
+        _ => return Ok(()),
+    };
+    Err(Error::Invalid(format!("--{zero} is 0, it must be at least 1")))
+}
+
+/// The longest context up to `most` that `fits`, but not below
+/// [`LEAST_CONTEXT`]: a machine may swap, and the caller may still refuse.
+fn longest(most: u32, fits: &dyn Fn(u32) -> bool) -> u32 {
+    let mut context = most;
+    while context > LEAST_CONTEXT && !fits(context) {
+        context = (context / 8 * 7).max(LEAST_CONTEXT);
+    }
+    context
+}
+
+fn text_bytes(source: &dyn WeightSource) -> u64 {
+    super::text_tensors(source).map(bytes).sum()
+}
+
+/// Bytes of memory that can be had without swapping, where the system says so.
+fn memory_free() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(all(test, feature = "nano"))]
+mod tests {
+    use super::*;
+    use crate::wire::nano;
+
+    fn fit(free: Option<u64>, options: &LoadOptions) -> Result<Sizes> {
+        let (target, drafter) = (nano::target()?, nano::drafter()?);
+        let mut text = target.spec().text.clone().expect("a text model");
+        text.max_positions = 131_072;
+        Sizes::fit_into(free, &text, &target, Some(&drafter), options)
+    }
+
+    #[test]
+    fn the_cache_is_as_large_as_memory_allows() {
+        let options = LoadOptions { most_parallel: 8, ..LoadOptions::default() };
+        let plan = fit(None, &options).expect("a plan").plan;
+        assert_eq!((plan.context, plan.parallel, plan.cut_from), (131_072, 8, None));
+        // Two full layers of 2 K/V heads of 64 as bf16: 1 KiB a position.
+        let positions = (131_072 + 64) * 8;
+        assert_eq!(plan.full_kv, positions * 1024);
+        let plan = fit(Some(600 << 20), &options).expect("a plan").plan;
+        assert_eq!((plan.context, plan.parallel), (131_072, 3));
+        let plan = fit(Some(100 << 20), &options).expect("a plan").plan;
+        assert!(plan.context < 131_072 && plan.parallel == 1, "{plan}");
+        assert_eq!(plan.cut_from, Some(131_072));
+        assert!(
+            plan.full_kv + plan.window_kv + plan.drafter_kv + plan.weights < 90 << 20,
+            "{plan}"
+        );
+    }
+
+    #[test]
+    fn what_is_asked_for_is_given_or_refused_with_numbers() {
+        let options = LoadOptions {
+            context: Some(1000),
+            parallel: Some(3),
+            kv: KvType::Q8_0,
+            ..LoadOptions::default()
+        };
+        let sizes = fit(Some(100 << 20), &options).expect("a plan");
+        assert_eq!((sizes.plan.context, sizes.plan.parallel), (1000, 3));
+        assert_eq!(sizes.pool.full_pages, 3 * 1016_usize.div_ceil(64));
+        let options = LoadOptions { context: Some(100_000), parallel: Some(9), ..options };
+        let error = fit(Some(100 << 20), &options).err().expect("too much").to_string();
+        assert!(error.contains("9 x 100000") && error.contains("--kv q8_0"), "{error}");
+        for options in [
+            LoadOptions { context: Some(0), ..LoadOptions::default() },
+            LoadOptions { parallel: Some(0), ..LoadOptions::default() },
+        ] {
+            assert!(matches!(fit(None, &options), Err(Error::Invalid(_))));
+        }
+    }
+}
