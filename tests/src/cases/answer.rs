@@ -25,9 +25,12 @@ pub struct Answer {
 
 /// A part of what the model wrote.
 #[derive(Clone, Debug)]
-enum Input {
+pub enum Input {
+    /// Letters; marks among them are letters too.
     Text(String),
+    /// Bytes of letters.
     Bytes(Vec<u8>),
+    /// A token.
     Token(Token),
 }
 
@@ -59,6 +62,20 @@ pub fn hear(case: &Case, parts: &[&[u8]]) -> Result<Answer, String> {
     Ok(answer(&out))
 }
 
+/// Hears a case as tokens.
+///
+/// # Errors
+/// The case cannot be read.
+pub fn hear_tokens(
+    case: &Case,
+    tokens: &[Token],
+    tokenizer: &Arc<Tokenizer>,
+) -> Result<Answer, String> {
+    let inputs: Vec<Input> = tokens.iter().copied().map(Input::Token).collect();
+    let complete = case.given["engine_finish"] == "stop";
+    Ok(answer(&hear_all(&conversation(case)?, &inputs, complete, tokenizer).concat()))
+}
+
 /// The conversation that the answer belongs to: its tools and what the prompt committed.
 fn conversation(case: &Case) -> Result<Conversation, String> {
     let mut body = serde_json::json!({"messages": [{"role": "user", "content": "?"}]});
@@ -75,7 +92,11 @@ fn conversation(case: &Case) -> Result<Conversation, String> {
     Ok(conversation)
 }
 
-fn inputs(given: &Value, tokenizer: &Tokenizer) -> Result<Vec<Input>, String> {
+/// What the model wrote, part by part.
+///
+/// # Errors
+/// The case cannot be read.
+pub fn inputs(given: &Value, tokenizer: &Tokenizer) -> Result<Vec<Input>, String> {
     let list = |key: &str| given[key].as_array().ok_or(format!("given.{key} is no list"));
     let text = |value: &Value| value.as_str().map(str::to_owned).ok_or("no text".to_owned());
     match given["type"].as_str() {

@@ -12,7 +12,7 @@ use muse_atem::Tokenizer;
 use muse_core::contract::Vocabulary;
 use serde_json::Value;
 
-pub use answer::{Answer, hear};
+pub use answer::{Answer, Input, hear, hear_tokens, inputs};
 
 /// A case of a file.
 #[derive(Clone, Debug)]

@@ -56,6 +56,11 @@ impl Json {
         read::whole(text)
     }
 
+    /// An object; of equal keys the first place and the last value count.
+    pub fn object(members: Vec<(String, Json)>) -> Self {
+        Self::Object(read::last_wins(members))
+    }
+
     /// The members of an object.
     pub fn as_object(&self) -> Option<&[(String, Json)]> {
         match self {

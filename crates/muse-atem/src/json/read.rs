@@ -202,7 +202,7 @@ impl Reader<'_> {
 }
 
 /// Of equal keys keeps the first place and the last value.
-fn last_wins(members: Vec<(String, Json)>) -> Vec<(String, Json)> {
+pub(super) fn last_wins(members: Vec<(String, Json)>) -> Vec<(String, Json)> {
     let mut places = HashMap::with_capacity(members.len());
     let mut unique = Vec::with_capacity(members.len());
     for (key, value) in members {

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::names::Declared;
 use super::tag::{Found, Tag, Tags};
+use super::work;
 
 /// A call as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +128,7 @@ impl Block {
         while self.at < self.text.len() {
             let rest = &self.text[self.at..];
             let plain = rest.find('<').unwrap_or(rest.len());
+            work::looked_at(plain);
             if plain > 0 {
                 let blank = rest[..plain].bytes().all(|byte| byte.is_ascii_whitespace());
                 if !blank {

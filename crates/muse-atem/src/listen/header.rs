@@ -1,5 +1,6 @@
 //! A header while it comes in: `<|start|>ROLE[ to=NAME]` up to its `<|message|>`.
 
+use super::work;
 use crate::mark::Mark;
 
 /// Longest recipient that is waited for when no declared name is longer, in bytes.
@@ -80,6 +81,7 @@ impl Header {
     /// this is no header.
     pub(super) fn take(&mut self, text: &str) -> usize {
         for (at, letter) in text.char_indices() {
+            work::looked_at(letter.len_utf8());
             match self.next(letter) {
                 Some(stage) => self.stage = stage,
                 None => return at,

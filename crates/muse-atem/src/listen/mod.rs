@@ -12,6 +12,10 @@ mod tag;
 mod turn;
 mod utf8;
 mod voice;
+mod work;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,6 +113,7 @@ impl TextListener {
 
     /// Takes text; appends what can be said for certain.
     pub fn hear(&mut self, text: &str, out: &mut Vec<Heard>) {
+        self.end_letter();
         self.turn_text(text);
         self.turn.drain(out);
     }
@@ -123,8 +128,7 @@ impl TextListener {
 
     /// The answer ended; settles what was held. `complete` when it was not cut.
     pub fn finish(&mut self, complete: bool, out: &mut Vec<Heard>) {
-        let mut letters = std::mem::take(&mut self.letters);
-        letters.flush(|text| self.turn_text(text));
+        self.end_letter();
         let held = std::mem::take(&mut self.held);
         self.turn.finish(complete, &held);
         self.turn.drain(out);
@@ -133,6 +137,12 @@ impl TextListener {
     /// Whether the turn is over: what comes now is ignored.
     pub fn is_over(&self) -> bool {
         self.turn.is_over()
+    }
+
+    /// No more bytes belong to the letter that began.
+    fn end_letter(&mut self) {
+        let mut letters = std::mem::take(&mut self.letters);
+        letters.flush(|text| self.turn_text(text));
     }
 
     /// Cuts text at marks.
@@ -145,6 +155,7 @@ impl TextListener {
             rest = &joined;
         }
         while let Some(at) = rest.find('<') {
+            work::looked_at(at + 1);
             let candidate = &rest[at..];
             if let Some(mark) = Mark::ALL.into_iter().find(|m| candidate.starts_with(m.text())) {
                 self.turn.text(&rest[..at]);
@@ -159,6 +170,7 @@ impl TextListener {
                 rest = &candidate[1..];
             }
         }
+        work::looked_at(rest.len());
         self.turn.text(rest);
     }
 }

@@ -13,6 +13,7 @@ pub(super) struct Declared {
     schemas: HashMap<String, Json>,
     /// Tools and namespaces, sorted: whom a message can be addressed to.
     recipients: Vec<String>,
+    longest: usize,
 }
 
 impl Declared {
@@ -24,7 +25,8 @@ impl Declared {
             schemas.keys().flat_map(|name| [name.clone(), namespace(name).to_owned()]).collect();
         recipients.sort_unstable();
         recipients.dedup();
-        Self { schemas, recipients }
+        let longest = recipients.iter().map(String::len).max().unwrap_or(0);
+        Self { schemas, recipients, longest }
     }
 
     /// Whether no tools were declared: then nothing is ever a call.
@@ -50,7 +52,7 @@ impl Declared {
 
     /// Length of the longest name in bytes.
     pub(super) fn longest(&self) -> usize {
-        self.recipients.iter().map(String::len).max().unwrap_or(0)
+        self.longest
     }
 
     /// The declared tool that `name` is, exactly or with its namespace doubled.

@@ -2,6 +2,7 @@
 
 use super::header::{Header, Speaker};
 use super::names::Declared;
+use super::work;
 use crate::mark::Mark;
 
 /// White space that is waited out between a header and the call behind it, in bytes.
@@ -63,8 +64,10 @@ impl Hold {
         let mut at = 0;
         while at < text.len() {
             let rest = &text[at..];
+            let before = at;
             match self {
                 Self::Nothing if !to.any() => {
+                    work::looked_at(rest.len());
                     speak(rest);
                     return Step::Done;
                 }
@@ -142,6 +145,7 @@ impl Hold {
                     }
                 }
             }
+            work::looked_at(at - before + 1);
         }
         Step::Done
     }

@@ -4,8 +4,9 @@
 /// stop text.
 pub(super) struct StopTexts {
     needles: Vec<Needle>,
-    /// Text that may be the beginning of a stop text.
+    /// Text that may be the beginning of a stop text, behind `shown` bytes that went out.
     held: String,
+    shown: usize,
 }
 
 struct Needle {
@@ -20,7 +21,7 @@ impl StopTexts {
     /// Empty texts are left out: they would stop before the first letter.
     pub(super) fn new(texts: &[String]) -> Self {
         let needles = texts.iter().filter(|text| !text.is_empty()).map(|text| Needle::new(text));
-        Self { needles: needles.collect(), held: String::new() }
+        Self { needles: needles.collect(), held: String::new(), shown: 0 }
     }
 
     /// Takes visible text; says what may be shown. `Some` is the stop text that was met.
@@ -35,24 +36,34 @@ impl StopTexts {
             if let Some(length) = met {
                 self.held.push_str(&text[..=at]);
                 let stop = self.held.split_off(self.held.len() - length);
-                show(&self.held);
-                self.held.clear();
+                self.show_to(self.held.len(), show);
                 return Some(stop);
             }
         }
         let keep = self.needles.iter().map(|needle| needle.matched).max().unwrap_or(0);
         self.held.push_str(text);
-        let shown = self.held.len() - keep;
-        if shown > 0 {
-            show(&self.held[..shown]);
-            self.held.drain(..shown);
-        }
+        self.show_to(self.held.len() - keep, show);
         None
+    }
+
+    /// Shows what is held up to `end`. What went out is cleared away only when it is the larger
+    /// part, so that a long hold is not moved for every letter.
+    fn show_to(&mut self, end: usize, mut show: impl FnMut(&str)) {
+        if end > self.shown {
+            show(&self.held[self.shown..end]);
+            self.shown = end;
+        }
+        if self.shown * 2 >= self.held.len() {
+            self.held.drain(..self.shown);
+            self.shown = 0;
+        }
     }
 
     /// What is held when no more text comes.
     pub(super) fn rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        let rest = self.held.split_off(self.shown);
+        (self.held, self.shown) = (String::new(), 0);
+        rest
     }
 }
 

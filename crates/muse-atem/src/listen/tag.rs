@@ -1,5 +1,6 @@
 //! The tags of a call, in their one canonical spelling.
 
+use super::work;
 use crate::mark::Mark;
 
 /// Longest name of a tool or parameter in a tag when no declared name is longer, in bytes.
@@ -55,6 +56,7 @@ impl Tags {
     /// What `text` begins with; `text` begins with `<` and grows only at its end until the answer
     /// is other than [`Found::Partial`].
     pub(super) fn find(&mut self, text: &str) -> Found {
+        work::looked_at(text.len().min(PARAMETER_NAME.len()));
         let found = self.look(text);
         if found != Found::Partial {
             self.looked = 0;
@@ -97,6 +99,7 @@ impl Tags {
         let mut at = from;
         while let Some(letter) = text[at..].chars().next() {
             self.looked = at;
+            work::looked_at(letter.len_utf8());
             if at - INVOKE_NAME.len() > self.max_name {
                 return bad;
             }
@@ -132,7 +135,9 @@ impl Tags {
 
     fn parameter(&mut self, text: &str) -> Found {
         let from = self.looked.max(PARAMETER_NAME.len());
-        let Some(length) = text[from..].find(['"', '<', '\n']) else {
+        let place = text[from..].find(['"', '<', '\n']);
+        work::looked_at(place.unwrap_or(text.len() - from));
+        let Some(length) = place else {
             self.looked = text.len();
             let long = text.len() - PARAMETER_NAME.len() > self.max_name;
             return if long { Found::Text } else { Found::Partial };

@@ -365,6 +365,9 @@ impl Turn {
         if !calls.is_empty() {
             let most = if self.single_call { 1 } else { calls.len() };
             calls.into_iter().take(most).for_each(|call| self.voice.call(call));
+            if self.single_call {
+                self.voice.finish();
+            }
             return;
         }
         let text = block.text();
@@ -390,18 +393,14 @@ impl Turn {
     fn call(&self, invoke: &Invoke, recipient: Option<&str>, block: &Block) -> Option<ToolCall> {
         let name = self.declared.invoked(&invoke.name, recipient)?;
         let root = self.declared.schema(name);
-        let mut arguments: Vec<(String, Json)> = Vec::with_capacity(invoke.parameters.len());
-        for (key, range) in &invoke.parameters {
-            let value = schema::typed(&block.text()[range.clone()], key, root);
-            match arguments.iter_mut().find(|(known, _)| known == key) {
-                Some(member) => member.1 = value,
-                None => arguments.push((key.clone(), value)),
-            }
-        }
+        let arguments = invoke.parameters.iter().map(|(key, range)| {
+            (key.clone(), schema::typed(&block.text()[range.clone()], key, root))
+        });
+        let arguments = Json::object(arguments.collect());
         Some(ToolCall {
             id: super::id::call_id(),
             name: name.to_owned(),
-            arguments: Json::Object(arguments).to_compact(),
+            arguments: arguments.to_compact(),
         })
     }
 }

@@ -31,7 +31,7 @@ impl Voice {
         }
     }
 
-    /// Whether a stop text was met: nothing more is to be heard.
+    /// Whether nothing more is to be heard: a stop text was met, or the answer is finished.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped
     }
@@ -68,9 +68,9 @@ impl Voice {
         }
     }
 
-    /// No more text comes.
+    /// Nothing more is to be heard.
     pub(super) fn finish(&mut self) {
-        if !self.stopped {
+        if !std::mem::replace(&mut self.stopped, true) {
             let rest = self.stop.rest();
             push_say(&mut self.out, &rest);
         }

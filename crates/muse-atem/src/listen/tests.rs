@@ -1,0 +1,113 @@
+//! Work is linear in the output, whatever a model writes and however it is cut.
+
+use muse_core::contract::{Conversation, Heard, Tool};
+
+use super::{TextListener, work};
+
+fn conversation() -> Conversation {
+    let tool = |name: &str| Tool {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: r#"{"type": "object", "properties": {"path": {"type": "string"}}}"#.to_owned(),
+        strict: false,
+    };
+    Conversation { tools: vec![tool("files.put"), tool("count")], ..Conversation::default() }
+}
+
+/// Hears `text` in parts of `size` bytes; gives the bytes looked at per byte and what was heard.
+fn hear(text: &str, size: usize, stop: &[String]) -> (f64, Vec<Heard>) {
+    let mut listener = TextListener::new(&conversation(), stop);
+    let mut out = Vec::new();
+    work::take();
+    for part in text.as_bytes().chunks(size) {
+        listener.hear_bytes(part, &mut out);
+    }
+    listener.finish(true, &mut out);
+    (work::take() as f64 / text.len() as f64, out)
+}
+
+fn check_linear(name: &str, text: &str) {
+    let start = &text[..text.floor_char_boundary(300_000)];
+    for (text, size) in [(start, 1), (text, 97), (text, text.len())] {
+        let (steps, _) = hear(text, size, &[]);
+        assert!(steps < 60.0, "{name}: {steps} bytes looked at per byte in parts of {size}");
+    }
+}
+
+const CALL: &str = " to=files.put<|message|><atem:function_calls>\n<atem:invoke name=\"files.put\">\n\
+                    <atem:parameter name=\"path\">";
+
+#[test]
+fn a_turn_of_4_mb() {
+    check_linear("answer", &(" to=user<|message|>".to_owned() + &"word to <b> ".repeat(350_000)));
+    check_linear("reasoning", &(" to=self<|message|>".to_owned() + &" to=coun".repeat(500_000)));
+}
+
+#[test]
+fn server_dos_004_closers_without_end() {
+    check_linear("closers", &(CALL.to_owned() + &"</atem:parameter> or".repeat(200_000)));
+    let chain = "</atem:parameter>\n</atem:invoke>\n</atem:function_calls>x";
+    check_linear("chains", &(CALL.to_owned() + &chain.repeat(70_000)));
+}
+
+#[test]
+fn openers_in_a_value() {
+    check_linear("parameters", &(CALL.to_owned() + &"<atem:parameter".repeat(700_000)));
+    let nested = "<atem:function_calls><atem:invoke name=\"count\"><atem:parameter name=\"n\">";
+    check_linear("nested", &(CALL.to_owned() + &nested.repeat(100_000)));
+    check_linear("nested outside", &(" to=count<|message|>".to_owned() + &nested.repeat(100_000)));
+    let name = "<atem:invoke name=\"".to_owned() + &"n".repeat(4000);
+    check_linear("long names", &(" to=count<|message|>".to_owned() + &name.repeat(500)));
+}
+
+#[test]
+fn marks_and_headers_that_are_none() {
+    check_linear(
+        "starts",
+        &(" to=user<|message|>".to_owned() + &"<|start|>assistant to=".repeat(100_000)),
+    );
+    check_linear(
+        "ends in a value",
+        &(CALL.to_owned() + &"<|eot|><|start|>assistant x".repeat(50_000)),
+    );
+    let blank = " to=count<|message|>".to_owned() + &" ".repeat(3000);
+    check_linear("blanks", &(" to=self<|message|>".to_owned() + &blank.repeat(300)));
+}
+
+#[test]
+fn many_parameters() {
+    let parameters: String = (0..100_000)
+        .map(|i| format!("<atem:parameter name=\"p{i}\">{i}</atem:parameter>\n"))
+        .collect();
+    let text = " to=count<|message|><atem:invoke name=\"count\">\n".to_owned()
+        + &parameters
+        + "</atem:invoke><|eot|>";
+    let start = std::time::Instant::now();
+    let (_, out) = hear(&text, text.len(), &[]);
+    assert!(matches!(out.as_slice(), [Heard::Call(_)]));
+    assert!(start.elapsed().as_secs() < 5, "took {:?}", start.elapsed());
+}
+
+#[test]
+fn server_dos_005_each_bracket_is_released_at_once() {
+    let mut listener = TextListener::new(&conversation(), &[]);
+    let mut out = Vec::new();
+    listener.hear(" to=user<|message|>", &mut out);
+    for count in 0..50_000 {
+        out.clear();
+        listener.hear("<", &mut out);
+        // The last one may begin a mark; the next shows that it did not.
+        assert_eq!(out.len(), usize::from(count > 0), "bracket {count}");
+    }
+}
+
+#[test]
+fn a_long_stop_text_costs_no_more() {
+    let stop = ["a".repeat(10_000) + "b"];
+    let text = " to=user<|message|>".to_owned() + &"a".repeat(1_000_000);
+    let start = std::time::Instant::now();
+    let (_, out) = hear(&text, 1, &stop);
+    let said: usize = out.iter().map(|heard| matches!(heard, Heard::Say(_)) as usize).sum();
+    assert!(said > 0);
+    assert!(start.elapsed().as_secs() < 5, "took {:?}", start.elapsed());
+}

@@ -1,0 +1,53 @@
+//! One vocabulary in two forms must give the same tokenizer.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use muse_atem::Tokenizer;
+use muse_core::contract::{Token, Tokenizer as _, WeightSource as _};
+use muse_testkit::{golden_dir, nano_dir};
+use muse_tests::cases;
+use muse_tests::chats::chats;
+
+fn open(path: &Path) -> Arc<Tokenizer> {
+    let checkpoint = muse_weights::Checkpoint::open(path).unwrap();
+    Tokenizer::new(checkpoint.vocabulary().unwrap().expect("a vocabulary")).unwrap()
+}
+
+fn encode(tokenizer: &Tokenizer, text: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    tokenizer.encode(text, &mut tokens);
+    tokens
+}
+
+#[test]
+fn huggingface_and_gguf_give_the_same_ids() {
+    let folder = open(&nano_dir().join("target"));
+    let gguf = open(&golden_dir().join("nano/gguf/target.bf16.gguf"));
+    assert_eq!(folder.size(), gguf.size());
+    for id in 0..u32::try_from(folder.size()).unwrap() {
+        let (mut one, mut other) = (Vec::new(), Vec::new());
+        folder.decode(Token(id), &mut one);
+        gguf.decode(Token(id), &mut other);
+        assert_eq!(one, other, "token {id}");
+        assert_eq!(folder.is_control(Token(id)), gguf.is_control(Token(id)), "token {id}");
+        if folder.is_control(Token(id)) {
+            let mark = String::from_utf8(one).unwrap();
+            assert_eq!(folder.control(&mark), Some(Token(id)));
+            assert_eq!(gguf.control(&mark), Some(Token(id)));
+        }
+    }
+    let mut texts: Vec<String> = cases::read(&golden_dir().join("atem/cases.jsonl"))
+        .unwrap()
+        .iter()
+        .map(|case| format!("{}{}", case.given, case.expect))
+        .collect();
+    for chat in chats() {
+        let mut bytes = Vec::new();
+        chat.ids.iter().for_each(|token| folder.decode(*token, &mut bytes));
+        texts.push(String::from_utf8(bytes).unwrap());
+    }
+    for text in &texts {
+        assert_eq!(encode(&folder, text), encode(&gguf, text), "{text}");
+    }
+}
