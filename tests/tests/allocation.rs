@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use muse_core::contract::{Event, Sampling, SeqId, Token};
+use muse_core::contract::{Event, KvType, Sampling, SeqId, Token};
+use muse_core::engine::{EngineOptions, Loop};
+use muse_tests::checkpoint::{Checkpoint, cpu};
+use muse_tests::run::Pair;
 use muse_tests::sim::{Ask, Setup};
 
 /// Steps several sequences and counts what their decode steps allocate.
@@ -55,4 +58,25 @@ fn drafted_and_sampled_steps_allocate_nothing() {
     });
     assert_eq!(count, 0);
     assert!(tokens > 260, "guesses are kept: {tokens} tokens");
+}
+
+#[test]
+fn steps_of_the_real_models_allocate_nothing() -> muse_core::Result<()> {
+    let nano = Checkpoint::nano()?;
+    let pair = Pair::new(cpu(), &*nano.target, Some(&*nano.drafter), KvType::Bf16, &[])?;
+    let drafter = pair.drafter.map(|drafter| Box::new(drafter) as Box<_>);
+    let options = EngineOptions { chunk_rows: 64, ..EngineOptions::default() };
+    let (target, pool) = (Box::new(pair.target), Box::new(pair.pool));
+    let mut engine = Loop::new(pair.backend, target, drafter, pool, &options)?;
+    let vocab = engine.limits().vocab;
+    for i in 0..2 {
+        let ask = Ask::greedy((0..50 + i).map(|t| Token(7 * t)).collect(), 500);
+        let sink = Box::new(|_| ControlFlow::Continue(()));
+        engine.submit(SeqId(u64::from(i)), ask.request(vocab), sink, Duration::ZERO)?;
+    }
+    let mut step = || assert!(engine.step(&|| Duration::ZERO).expect("no fault"), "still running");
+    (0..12).for_each(|_| step());
+    let info = allocation_counter::measure(|| (0..15).for_each(|_| step()));
+    assert_eq!(info.count_total, 0);
+    Ok(())
 }

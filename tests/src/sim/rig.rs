@@ -46,6 +46,8 @@ impl Setup {
 pub struct Rig {
     /// The engine.
     pub engine: Loop<FakeBackend>,
+    /// Its device.
+    pub backend: Arc<FakeBackend>,
     /// What the drafter noticed.
     pub log: Arc<DrafterLog>,
     /// The pass of the target to fail at.
@@ -99,8 +101,9 @@ impl Setup {
     /// Builds the engine.
     pub fn build(&self) -> Result<Rig> {
         let Parts { backend, target, drafter, pool, log, fail_at } = self.parts()?;
-        let engine = Loop::new(backend, target, drafter, pool, &self.options)?;
-        Ok(Rig { engine, log, fail_at })
+        let device = Arc::clone(&backend);
+        let engine = Loop::new(device, target, drafter, pool, &self.options)?;
+        Ok(Rig { engine, backend, log, fail_at })
     }
 }
 

@@ -47,7 +47,12 @@ pub fn run(seed: u64, plant: Plant) -> Result<Report, String> {
     let mut coming = arrivals(&mut dice, &setup, longest);
     let fails = dice.one_in(10);
     if fails {
-        rig.fail_at.store(dice.between(1, 60), Ordering::Relaxed);
+        let n = dice.between(1, 60);
+        if dice.one_in(2) {
+            rig.backend.fail_at(n);
+        } else {
+            rig.fail_at.store(n, Ordering::Relaxed);
+        }
     }
     let (running, failed) = drive(&mut rig, &setup, &mut coming, longest)?;
     if failed && !fails {

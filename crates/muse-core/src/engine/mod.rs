@@ -19,7 +19,7 @@ pub use limits::Limits;
 pub use step::Loop;
 pub use thread::{EngineHandle, Load, spawn};
 
-/// Called with what stopped an engine.
+/// Called on the engine's thread with what stopped it; it must not wait for that thread.
 pub type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// How an engine runs.

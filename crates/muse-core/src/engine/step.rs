@@ -37,7 +37,7 @@ pub struct Loop<B: Backend> {
 }
 
 impl<B: Backend> Loop<B> {
-    /// Joins the parts. The pool must hold the window that target and drafter want.
+    /// Joins the parts, as [`super::spawn`] wants them.
     ///
     /// # Errors
     /// [`Error::Invalid`] when they cannot work together.

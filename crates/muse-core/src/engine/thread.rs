@@ -14,6 +14,9 @@ use crate::{Error, Result};
 
 /// Starts an engine on a thread of its own.
 ///
+/// The pool's reach is to be the largest of the target's windows less one and the drafter's
+/// reach; its block the larger of `chunk_rows` and the drafter's width plus one.
+///
 /// # Errors
 /// [`Error::Invalid`] when the parts cannot work together, [`Error::Device`] when the system gives
 /// no thread.
