@@ -223,6 +223,17 @@ fn max_tokens_above_the_room_means_the_room() {
 }
 
 #[test]
+fn a_cache_for_one_runs_the_longest_prompt() {
+    // Fewer rows a pass than a chunk may have; pages for just what they need.
+    let fake = FakeOptions { rows: 16, window_pages: 3, full_pages: 6, ..FakeOptions::default() };
+    let setup = Setup { fake, options: EngineOptions::default(), ..Setup::roomy() };
+    let ask = Ask::greedy(words(6, 370), 14);
+    let heard = alone(&setup, &ask);
+    assert!(matches!(reason(&heard), FinishReason::Length), "{:?}", reason(&heard));
+    assert_eq!(heard.tokens, plain(fake, &ask));
+}
+
+#[test]
 fn grammars_hold_along_the_draft() {
     let fake = FakeOptions::default();
     let script = vec![Token(7), Token(33), Token(2)];

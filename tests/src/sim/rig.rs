@@ -86,7 +86,7 @@ impl Setup {
             full_pages: self.fake.full_pages,
             window_pages: self.fake.window_pages,
             reach: self.plant.reach(self.fake.reach.max(reach)),
-            block: self.options.chunk_rows.max(width + 1) as u32,
+            block: self.options.chunk_rows.min(self.fake.rows).max(width + 1) as u32,
         });
         Ok(Parts {
             backend,

@@ -66,8 +66,9 @@ impl<B: Backend> Loop<B> {
             target,
             drafter,
             pool,
+            // Reserving more than a pass holds could ask for more than a lone sequence can have.
+            chunk_rows: options.chunk_rows.min(limits.step_rows),
             limits,
-            chunk_rows: options.chunk_rows,
             mixed_rows: options.mixed_rows,
             waiting: Vec::new(),
             active: Vec::new(),

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// Starts an engine on a thread of its own.
 ///
 /// The pool's reach is to be the largest of the target's windows less one and the drafter's
-/// reach; its block the larger of `chunk_rows` and the drafter's width plus one.
+/// reach; its block the larger of the prompt rows of a step and the drafter's width plus one.
 ///
 /// # Errors
 /// [`Error::Invalid`] when the parts cannot work together, [`Error::Device`] when the system gives
