@@ -204,9 +204,9 @@ impl<B: Backend> Loop<B> {
     fn mask(&mut self) {
         let mut used = 0;
         for seq in &mut self.active {
-            let chooses =
-                seq.rows > 0 && self.pool.len(seq.id) as usize + seq.rows == seq.tokens.len();
-            if chooses && let Err(error) = seq.fill_masks(&mut self.masks, &mut used) {
+            if chooses(&*self.pool, seq)
+                && let Err(error) = seq.fill_masks(&mut self.masks, &mut used)
+            {
                 seq.give_up(error);
             }
         }
@@ -218,7 +218,7 @@ impl<B: Backend> Loop<B> {
             let start = self.pool.len(seq.id);
             let rows = &seq.tokens[start as usize..start as usize + seq.rows];
             let place = Place { start, rows: seq.rows, pages: self.pool.pages(seq.id) };
-            let scores = match start as usize + seq.rows == seq.tokens.len() {
+            let scores = match chooses(&*self.pool, seq) {
                 false => Scores::None,
                 true if seq.guesses > 0 => Scores::All,
                 true => Scores::Last,
@@ -233,11 +233,7 @@ impl<B: Backend> Loop<B> {
     /// What the target says behind every row with scores.
     fn choose(&mut self) -> Result<()> {
         let mut picks: Vec<PickRow<'_>> = recycle(std::mem::take(&mut self.picks));
-        for seq in self.active.iter().filter(|seq| seq.rows > 0) {
-            let len = self.pool.len(seq.id) as usize;
-            if len + seq.rows < seq.tokens.len() {
-                continue;
-            }
+        for seq in self.active.iter().filter(|seq| chooses(&*self.pool, seq)) {
             let trial = seq.tokens.len() - seq.guesses;
             for i in 0..=seq.guesses {
                 picks.push(PickRow {
@@ -265,7 +261,7 @@ impl<B: Backend> Loop<B> {
         let mut picked = std::mem::take(&mut self.picked);
         let mut choices = picked.drain(..);
         for seq in self.active.iter_mut().filter(|seq| seq.rows > 0) {
-            if self.pool.len(seq.id) as usize + seq.rows == seq.tokens.len() {
+            if chooses(&*self.pool, seq) {
                 seq.judge(choices.by_ref().take(seq.guesses + 1), now);
             } else {
                 seq.kept = seq.rows;
@@ -308,4 +304,9 @@ impl<B: Backend> Loop<B> {
         }
         self.end_active(now);
     }
+}
+
+/// Whether its last row runs in this step: what follows it is then chosen.
+fn chooses(pool: &dyn KvPool, seq: &Seq) -> bool {
+    seq.rows > 0 && pool.len(seq.id) as usize + seq.rows == seq.tokens.len()
 }
