@@ -1,0 +1,75 @@
+//! `muse inspect`, and what every command refuses.
+
+use super::*;
+
+#[test]
+fn inspect_tells_of_folders_and_files() {
+    let out = muse(&["inspect", path(&nano_dir().join("target"))]).ok();
+    for word in ["muse", "bf16", "1024"] {
+        assert!(out.to_lowercase().contains(word), "no {word} in {out}");
+    }
+    let out = muse(&["inspect", path(&golden_dir().join("nano/gguf/target.q8_0.gguf"))]).ok();
+    assert!(out.to_lowercase().contains("q8_0"), "{out}");
+}
+
+#[test]
+fn broken_files_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("half.gguf");
+    let whole = std::fs::read(golden_dir().join("nano/gguf/target.q8_0.gguf")).expect("a file");
+    std::fs::write(&file, &whole[..whole.len() / 2]).expect("a file");
+    muse(&["inspect", path(&file)]).refused(&["half.gguf"]);
+    muse(&["chat", "--model", path(&file), "Hello"]).refused(&["half.gguf"]);
+    let nowhere = folder.path().join("nowhere");
+    muse(&["inspect", path(&nowhere)]).refused(&["nowhere"]);
+    muse(&["chat", "--model", path(&nowhere), "Hello"]).refused(&["nowhere"]);
+    muse(&["chat", "--model", path(folder.path()), "Hello"]).refused(&["half.gguf"]);
+}
+
+#[test]
+fn models_that_do_not_fit_are_refused() {
+    let (nano, tiny) = (nano_dir().join("target"), golden_dir().join("tiny/assistant"));
+    muse(&["chat", "--model", path(&nano), "--draft", path(&tiny), "Hello"])
+        .refused(&["drafter", "128", "256"]);
+    muse(&["chat", "--model", path(&tiny), "Hello"]).refused(&["text model"]);
+    muse(&["chat", "--draft", path(&nano), "Hello"]).refused(&["drafter"]);
+    let model = self::tiny();
+    muse(&["chat", "--model", path(&model), "Hello"]).refused(&["tokenizer", "generate"]);
+    muse(&["generate", "--model", path(&model), "--prompt", "Hello"]).refused(&["--ids"]);
+    let mmproj = golden_dir().join("nano/gguf/mmproj.bf16.gguf");
+    muse(&["chat", "--mmproj", path(&mmproj), "Hello"]).refused(&["--mmproj", "pictures"]);
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused() {
+    muse(&["generate", "--ids", "5,4096"]).refused(&["4096", "1024"]);
+    muse(&["generate", "--ids", "5", "--top-p", "7"]).refused(&["top_p"]);
+    let long = vec!["5"; 200].join(",");
+    muse(&["generate", "--ids", &long, "--context", "128"]).refused(&["200", "128"]);
+    muse(&["generate", "--ids", "5", "--logits", "/nowhere/logits"]).refused(&["/nowhere/logits"]);
+    muse(&["chat", "--date", "tomorrow", "Hello"]).refused(&["tomorrow"]);
+    muse(&["chat", "--server", "127.0.0.1:1", "Hello"]).refused(&["127.0.0.1:1", "muse serve"]);
+    muse(&["chat", "--config", "/nowhere/muse.toml", "Hello"]).refused(&["/nowhere/muse.toml"]);
+}
+
+#[test]
+fn bad_usage_ends_with_2() {
+    for args in [
+        &["dance"][..],
+        &["chat", "--json"],
+        &["chat", "--kv", "f64", "Hello"],
+        &["chat", "--reasoning", "heroic", "Hello"],
+        &["chat", "--server", "127.0.0.1:1", "--kv", "f32", "Hello"],
+        &["generate"],
+        &["generate", "--ids", "1,x"],
+        &["generate", "--ids", "1", "--prompt", "x"],
+        &["generate", "--ids", "1", "--greedy", "--temperature", "1"],
+        &["chat", "--no-draft", "--max-draft", "3", "Hello"],
+        &["inspect"],
+        &["serve", "--grpc", "somewhere"],
+    ] {
+        let Said { code, out, err } = muse(args);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}: {err}");
+        assert!(err.starts_with("error: "), "{err}");
+    }
+}

@@ -1,0 +1,80 @@
+//! `muse serve`, and where settings come from.
+
+use super::*;
+
+/// A server of the embedded model, on ports that were free.
+struct Server {
+    process: Child,
+    log: std::io::Lines<BufReader<ChildStderr>>,
+    grpc: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
+        let addresses = ["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let mut process =
+            command.args(addresses).stderr(Stdio::piped()).spawn().expect("muse starts");
+        let mut log = BufReader::new(process.stderr.take().expect("a pipe")).lines();
+        let mut plan = false;
+        let grpc = loop {
+            let line = log.next().expect("an address is logged").expect("UTF-8");
+            plan |= line.contains("memory plan: weights");
+            if let Some((_, rest)) = line.split_once("grpc=") {
+                break rest.split_whitespace().next().expect("an address").to_owned();
+            }
+        };
+        assert!(plan, "the memory plan comes before the addresses");
+        Self { process, log, grpc }
+    }
+
+    /// Sends SIGTERM; the exit code and what was logged on the way out.
+    fn stop(mut self) -> (Option<i32>, Vec<String>) {
+        signal("-TERM", &self.process);
+        let log = self.log.map(|line| line.expect("UTF-8")).collect();
+        (self.process.wait().expect("an end").code(), log)
+    }
+}
+
+#[test]
+fn chat_talks_to_a_server_that_drains_when_told() {
+    let server = Server::start();
+    let chat = ["chat", "--server", &server.grpc];
+    let answer = muse(&[&chat, &DATE[..], &["--json", "What is 7 + 8?"]].concat()).json();
+    assert_eq!(
+        (&answer["content"], &answer["reasoning"]),
+        (&"7 + 8 = 15.".into(), &"Add 7 and 8.".into())
+    );
+    let out = muse_with(&[&chat, &DATE[..]].concat(), "My name is Leo.\nWhat is my name?\n").ok();
+    assert!(out.ends_with("Your name is Leo.\n"), "{out}");
+    let (code, log) = server.stop();
+    assert_eq!(code, Some(0), "{log:?}");
+    assert!(log.iter().any(|line| line.contains("stopping")), "{log:?}");
+}
+
+#[test]
+fn a_taken_address_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let args = ["serve", "--log", "off", "--http", "127.0.0.1:0", "--grpc", &address];
+    muse(&args).refused(&["gRPC", &address]);
+}
+
+#[test]
+fn settings_come_from_flags_then_variables_then_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("muse.toml");
+    std::fs::write(&file, "[model]\ncontext = 64\nmax-draft = 0\n").expect("a file");
+    let ids = vec!["5"; 100].join(",");
+    let run = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
+        let args = ["generate", "--ids", &ids, "--json", "--max-tokens", "8", "--config"];
+        let command = command.args(args).arg(&file).args(flags);
+        let output = command.env("MUSE_CONTEXT", "96").output().expect("muse runs");
+        let text = |bytes| String::from_utf8(bytes).expect("muse writes UTF-8");
+        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    };
+    run(&[]).refused(&["100", "96"]);
+    let done = run(&["--context", "128"]).json();
+    assert_eq!((done["ids"].as_array().map(Vec::len), &done["accepted"]), (Some(8), &json!([])));
+}
