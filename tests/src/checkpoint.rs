@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 
 use muse_core::Result;
 use muse_core::contract::WeightSource;
+use muse_core::quant::Format;
 use muse_cpu::{Cpu, CpuOptions};
 use muse_testkit::{golden_dir, nano_dir};
+
+use crate::retype::retype;
 
 /// A large model and its drafter.
 pub struct Checkpoint {
@@ -29,15 +32,27 @@ impl Checkpoint {
 
     /// The trained model as handed-over GGUF files of a type: `bf16` or `q8_0`.
     pub fn nano_gguf(kind: &str) -> Result<Self> {
-        let file =
-            |name: &str| -> PathBuf { golden_dir().join(format!("nano/gguf/{name}.{kind}.gguf")) };
-        Self::open(&file("target"), &file("dflash"))
+        Self::open(&gguf("target", kind), &gguf("dflash", kind))
+    }
+
+    /// The trained model as GGUF files whose matrices were converted from BF16.
+    pub fn nano_retyped(format: Format) -> Result<Self> {
+        let source = |name: &str| -> Result<Box<dyn WeightSource>> {
+            let bytes = std::fs::read(gguf(name, "bf16")).expect("part of the tree");
+            let files = [(format!("{name}.gguf"), retype(&bytes, format).into())];
+            Ok(Box::new(muse_weights::Checkpoint::from_files(files)?))
+        };
+        Ok(Self { target: source("target")?, drafter: source("dflash")? })
     }
 
     /// Any two.
     pub fn open(target: &Path, drafter: &Path) -> Result<Self> {
         Ok(Self { target: open(target)?, drafter: open(drafter)? })
     }
+}
+
+fn gguf(name: &str, kind: &str) -> PathBuf {
+    golden_dir().join(format!("nano/gguf/{name}.{kind}.gguf"))
 }
 
 fn open(path: &Path) -> Result<Box<dyn WeightSource>> {

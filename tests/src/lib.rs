@@ -7,5 +7,6 @@ pub mod chats;
 pub mod checkpoint;
 pub mod compare;
 pub mod edited;
+pub mod retype;
 pub mod run;
 pub mod sim;

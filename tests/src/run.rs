@@ -10,6 +10,7 @@ use muse_core::contract::{
     Anchor, Backend, Drafter, Head, History, Kept, KvPool, KvType, PageKey, Pages, PickRow, Place,
     Rows, Sampling, Scores, SeqId, Span, Target, Token, WeightSource,
 };
+use muse_core::engine::{EngineOptions, Loop};
 use muse_core::model::{Model, ModelOptions};
 use muse_dflash::{Dflash, DflashOptions};
 use muse_kv::{Pool, PoolOptions};
@@ -77,7 +78,7 @@ impl<B: Backend> Pair<B> {
         };
         let target = Model::new(backend.clone(), target, &options, quiet)?;
         let options =
-            DflashOptions { kv, window_pages: WINDOW_PAGES, max_anchors: 2, max_rows: 48 };
+            DflashOptions { kv, window_pages: WINDOW_PAGES, max_anchors: 3, max_rows: 48 };
         let drafter = drafter
             .map(|source| Dflash::new(backend.clone(), source, target.spec(), &options, quiet))
             .transpose()?;
@@ -87,19 +88,32 @@ impl<B: Backend> Pair<B> {
             full_pages: FULL_PAGES,
             window_pages: WINDOW_PAGES,
             reach: reach.max().unwrap_or(0),
-            block: spec.map_or(1, |spec| spec.block) as u32,
+            block: MAX_ROWS as u32,
         });
         Ok(Self { backend, target, drafter, pool, opened: 0 })
     }
 
-    /// Opens a sequence and forgets what the pool may have cached of it: all its rows will run.
+    /// The same parts, run by the engine.
+    pub fn into_engine(self, options: &EngineOptions) -> Result<Loop<B>> {
+        let drafter = self.drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter<B>>);
+        Loop::new(self.backend, Box::new(self.target), drafter, Box::new(self.pool), options)
+    }
+
+    /// Opens a sequence none of whose rows are cached: all will run.
     pub fn open(&mut self, prompt: &[Token]) -> Result<Run> {
         self.opened += 1;
         let seq = SeqId(self.opened);
-        let keys: Vec<PageKey> = prompt.iter().map(|&token| token.into()).collect();
-        self.pool.open(seq, &keys)?;
-        self.pool.truncate(seq, 0);
+        self.pool.open(seq, &[])?;
         Ok(Run { seq, tokens: prompt.to_vec(), done: 0 })
+    }
+
+    /// Opens a sequence with the rows that earlier ones left in the cache.
+    pub fn resume(&mut self, prompt: &[Token]) -> Result<Run> {
+        self.opened += 1;
+        let seq = SeqId(self.opened);
+        let keys: Vec<PageKey> = prompt.iter().map(|&token| token.into()).collect();
+        let done = self.pool.open(seq, &keys)? as usize;
+        Ok(Run { seq, tokens: prompt.to_vec(), done })
     }
 
     /// Runs rows of several sequences in one pass, each from its committed end on.
@@ -145,7 +159,7 @@ impl<B: Backend> Pair<B> {
     /// Runs the prompt in chunks and appends the first token of the answer.
     pub fn prefill(&mut self, run: &mut Run, chunk: usize) -> Result<()> {
         let prompt = run.tokens.clone();
-        for tokens in prompt.chunks(chunk.min(MAX_ROWS)) {
+        for tokens in prompt[run.done..].chunks(chunk.min(MAX_ROWS)) {
             let last = run.done + tokens.len() == prompt.len();
             let scores = if last { Scores::Last } else { Scores::None };
             self.pass(&[(run, tokens, scores)])?;
@@ -206,15 +220,15 @@ impl<B: Backend> Pair<B> {
     /// Completes a prompt greedily: `chunk` rows of it a pass, at most `draft` guesses a block.
     pub fn complete(
         &mut self,
-        prompt: &[Token],
+        mut run: Run,
         chunk: usize,
         draft: usize,
         stop: &[Token],
         max_tokens: usize,
     ) -> Result<Completion> {
-        let mut run = self.open(prompt)?;
+        let prompt = run.tokens.len();
         self.prefill(&mut run, chunk)?;
-        let completion = self.go_on(&mut run, prompt.len(), draft, stop, max_tokens);
+        let completion = self.go_on(&mut run, prompt, draft, stop, max_tokens);
         self.pool.close(run.seq);
         completion
     }

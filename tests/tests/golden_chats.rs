@@ -2,6 +2,7 @@
 
 use muse_core::Result;
 use muse_core::contract::{KvType, Token};
+use muse_core::quant::Format;
 use muse_tests::chats::{Chat, STOP, chats};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::{MAX_ROWS, Pair};
@@ -17,6 +18,7 @@ enum Drafts {
     Free,
 }
 
+/// Prompts in chunks of a size, drafted. What chats have in common runs once, in such chunks.
 fn check(
     checkpoint: &Checkpoint,
     kv: KvType,
@@ -27,7 +29,8 @@ fn check(
     let drafter = Some(&*checkpoint.drafter);
     let mut pair = Pair::new(cpu(), &*checkpoint.target, drafter, kv, &[])?;
     for Chat { name, prompt, ids, accepted, first_draft } in chats {
-        let drafted = pair.complete(prompt, chunk, 15, &STOP, ROOM)?;
+        let run = pair.resume(prompt)?;
+        let drafted = pair.complete(run, chunk, 15, &STOP, ROOM)?;
         assert_eq!(&drafted.ids, ids, "{name}, drafted, in chunks of {chunk}");
         if drafts == Drafts::Equal {
             assert_eq!(&drafted.accepted, accepted, "{name}: accepted lengths");
@@ -37,37 +40,18 @@ fn check(
     Ok(())
 }
 
-fn check_plain(checkpoint: &Checkpoint, chats: &[Chat]) -> Result<()> {
-    let mut pair = Pair::new(cpu(), &*checkpoint.target, None, KvType::F32, &[])?;
-    for Chat { name, prompt, ids, .. } in chats {
-        let plain = pair.complete(prompt, MAX_ROWS, 0, &STOP, ROOM)?;
-        assert_eq!(&plain.ids, ids, "{name}, plain");
-    }
-    Ok(())
-}
-
 #[test]
-fn plain() -> Result<()> {
-    check_plain(&Checkpoint::nano()?, &chats())
-}
-
-#[test]
-fn drafted_prompt_whole() -> Result<()> {
-    check(&Checkpoint::nano()?, KvType::F32, MAX_ROWS, Drafts::Equal, &chats())
-}
-
-#[test]
-fn drafted_prompt_by_64() -> Result<()> {
+fn prompts_in_chunks_of_64() -> Result<()> {
     check(&Checkpoint::nano()?, KvType::F32, 64, Drafts::Equal, &chats())
 }
 
 #[test]
-fn drafted_prompt_by_7() -> Result<()> {
+fn prompts_in_chunks_of_7() -> Result<()> {
     check(&Checkpoint::nano()?, KvType::F32, 7, Drafts::Equal, &chats())
 }
 
 #[test]
-fn drafted_prompt_by_1() -> Result<()> {
+fn prompts_in_chunks_of_1() -> Result<()> {
     check(&Checkpoint::nano()?, KvType::F32, 1, Drafts::Equal, &chats())
 }
 
@@ -78,6 +62,51 @@ fn other_cache_formats() -> Result<()> {
         check(&nano, kv, 64, Drafts::Free, &chats[..18])?;
     }
     Ok(())
+}
+
+/// Prompts whole, plain, then drafted over the rows that the plain run and earlier chats left in the cache.
+fn check_file(checkpoint: &Checkpoint, drafts: Drafts) -> Result<()> {
+    let drafter = Some(&*checkpoint.drafter);
+    let mut pair = Pair::new(cpu(), &*checkpoint.target, drafter, KvType::F32, &[])?;
+    for Chat { name, prompt, ids, accepted, first_draft } in chats() {
+        let run = pair.resume(&prompt)?;
+        let plain = pair.complete(run, MAX_ROWS, 0, &STOP, ROOM)?;
+        assert_eq!(plain.ids, ids, "{name}, plain");
+        let run = pair.resume(&prompt)?;
+        assert!(run.done > 0 || prompt.len() < 64, "{name}: its pages were just left behind");
+        let drafted = pair.complete(run, MAX_ROWS, 15, &STOP, ROOM)?;
+        assert_eq!(drafted.ids, ids, "{name}, drafted");
+        if drafts == Drafts::Equal {
+            assert_eq!(drafted.accepted, accepted, "{name}: accepted lengths");
+            assert_eq!(drafted.first_draft, first_draft, "{name}: first block");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn huggingface_bf16() -> Result<()> {
+    check_file(&Checkpoint::nano()?, Drafts::Equal)
+}
+
+#[test]
+fn gguf_bf16() -> Result<()> {
+    check_file(&Checkpoint::nano_gguf("bf16")?, Drafts::Equal)
+}
+
+#[test]
+fn gguf_q8_0() -> Result<()> {
+    check_file(&Checkpoint::nano_gguf("q8_0")?, Drafts::Free)
+}
+
+#[test]
+fn gguf_f32() -> Result<()> {
+    check_file(&Checkpoint::nano_retyped(Format::F32)?, Drafts::Equal)
+}
+
+#[test]
+fn gguf_f16() -> Result<()> {
+    check_file(&Checkpoint::nano_retyped(Format::F16)?, Drafts::Free)
 }
 
 /// The fixtures hold what the other tests rely on.

@@ -27,7 +27,8 @@ fn check_greedy(checkpoint: &Checkpoint, golden: &str) -> Result<()> {
     let golden = Golden::open(golden);
     let mut pair = Pair::new(cpu(), &*checkpoint.target, None, KvType::F32, &[])?;
     let (prompt, whole) = (golden.tokens("p33.ids"), golden.tokens("greedy.p33"));
-    let completion = pair.complete(&prompt, prompt.len(), 0, &[], whole.len() - prompt.len())?;
+    let run = pair.open(&prompt)?;
+    let completion = pair.complete(run, prompt.len(), 0, &[], whole.len() - prompt.len())?;
     assert_eq!(completion.ids, whole[prompt.len()..]);
     Ok(())
 }
@@ -57,7 +58,8 @@ fn nano_greedy() -> Result<()> {
     let mut pair = Pair::new(cpu(), &*nano.target, None, KvType::F32, &[])?;
     for prompt in ["short", "chat", "window", "tools"] {
         let ids = golden.tokens(&format!("{prompt}.ids"));
-        let completion = pair.complete(&ids, ids.len(), 0, &[], 64)?;
+        let run = pair.open(&ids)?;
+        let completion = pair.complete(run, ids.len(), 0, &[], 64)?;
         assert_eq!(completion.ids, golden.tokens(&format!("{prompt}.greedy64")), "{prompt}");
     }
     Ok(())

@@ -1,0 +1,177 @@
+//! The drafter never changes the output: drafted and plain completions are equal, whatever the
+//! prompt, the draft length, the way tokens are drawn, and wherever the end falls in a block.
+
+use std::time::Duration;
+
+use muse_core::Result;
+use muse_core::contract::{FinishReason, KvType, Sampling, SeqId, Token};
+use muse_core::engine::{EngineOptions, Loop};
+use muse_cpu::Cpu;
+use muse_testkit::Golden;
+use muse_tests::chats::{STOP, chats};
+use muse_tests::checkpoint::{Checkpoint, cpu};
+use muse_tests::run::Pair;
+use muse_tests::sim::{Ask, Client, client, ids};
+
+/// Around the ends of pages and of both models' windows (32 and 64, and 16 rows of a block).
+const LENGTHS: [usize; 22] =
+    [1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 80, 127, 128, 129, 200, 255, 256, 257, 300, 400];
+
+/// An engine, its requests numbered.
+struct Asked {
+    engine: Loop<Cpu>,
+    next: u64,
+}
+
+/// What came of a request.
+struct Answer {
+    ids: Vec<Token>,
+    accepted: Vec<u32>,
+    stopped_by: Option<Token>,
+}
+
+impl Asked {
+    fn new(checkpoint: &Checkpoint, kv: KvType) -> Result<Self> {
+        let pair = Pair::new(cpu(), &*checkpoint.target, Some(&*checkpoint.drafter), kv, &[])?;
+        Ok(Self { engine: pair.into_engine(&EngineOptions::default())?, next: 1 })
+    }
+
+    /// Runs them all at once.
+    fn answers(&mut self, asks: impl IntoIterator<Item = Ask>) -> Result<Vec<Answer>> {
+        let vocab = self.engine.limits().vocab;
+        let mut clients = Vec::new();
+        for ask in asks {
+            let (client, sink) = client(None);
+            let id = SeqId(self.next);
+            self.engine.submit(id, ask.request(vocab), sink, Duration::ZERO)?;
+            self.next += 1;
+            clients.push(client);
+        }
+        while self.engine.step(&|| Duration::ZERO)? {}
+        let answer = |client: &Client| {
+            let heard = client.lock().expect("no client panics");
+            let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
+            let stopped_by = match done.reason {
+                FinishReason::Stop(token) => Some(token),
+                FinishReason::Length => None,
+                ref other => panic!("ended by {other:?}"),
+            };
+            Answer { ids: ids(&heard.tokens), accepted: done.usage.accepted.clone(), stopped_by }
+        };
+        Ok(clients.iter().map(answer).collect())
+    }
+}
+
+fn drawn(seed: u64) -> Sampling {
+    Sampling { temperature: 1.0, top_k: 64, top_p: 0.95, seed, ..Sampling::default() }
+}
+
+/// Prompts of many lengths, each plain and with four draft lengths; neighbours take turns through
+/// all of 0 to 15. Returns how many guesses were kept.
+fn check_lengths(
+    checkpoint: &Checkpoint,
+    text: &[Token],
+    sampling: &Sampling,
+    max_tokens: u32,
+) -> Result<u32> {
+    let mut asked = Asked::new(checkpoint, KvType::Bf16)?;
+    let mut kept = 0;
+    for (turn, length) in (0..).zip(LENGTHS) {
+        let drafts: Vec<u32> = (0..4).map(|step| turn % 4 + 4 * step).collect();
+        let ask = |draft| Ask {
+            sampling: sampling.clone(),
+            max_draft: Some(draft),
+            ..Ask::greedy(text[..length].to_vec(), max_tokens)
+        };
+        let plain = asked.answers([ask(0)])?.remove(0);
+        assert_eq!(plain.ids.len(), max_tokens as usize, "{length} tokens, plain");
+        let drafted = asked.answers(drafts.iter().map(|&draft| ask(draft)))?;
+        for (draft, answer) in drafts.iter().zip(&drafted) {
+            assert_eq!(answer.ids, plain.ids, "{length} tokens, drafts of {draft}");
+            assert!(answer.accepted.iter().all(|kept| kept <= draft));
+            kept += answer.accepted.iter().sum::<u32>();
+        }
+    }
+    Ok(kept)
+}
+
+/// Prompts and answers, one behind the other: the drafter knows its way about the answers.
+fn familiar_text() -> Vec<Token> {
+    let chats = chats();
+    let named = |name| chats.iter().find(|chat| chat.name == name).expect("a golden chat");
+    let both = |name| [named(name).prompt.clone(), named(name).ids.clone()].concat();
+    ["story", "count", "code"].map(both).concat()
+}
+
+#[test]
+fn nano_at_all_lengths() -> Result<()> {
+    let nano = Checkpoint::nano()?;
+    let kept = check_lengths(&nano, &familiar_text(), &Sampling::default(), 20)?;
+    assert!(kept > 200, "{kept} guesses were kept: little was tested");
+    Ok(())
+}
+
+#[test]
+fn nano_drawn_at_all_lengths() -> Result<()> {
+    let kept = check_lengths(&Checkpoint::nano()?, &familiar_text(), &drawn(11), 20)?;
+    assert!(kept > 100, "{kept} guesses were kept: little was tested");
+    Ok(())
+}
+
+/// A random model keeps next to no guess: rejection at every length.
+#[test]
+fn tiny_at_all_lengths() -> Result<()> {
+    let golden = Golden::open("tiny/golden/text_f32.safetensors");
+    let text: Vec<Token> = golden.tokens("p100.ids").repeat(4);
+    check_lengths(&Checkpoint::tiny()?, &text, &Sampling::default(), 8)?;
+    check_lengths(&Checkpoint::tiny()?, &text, &drawn(12), 8).map(drop)
+}
+
+#[test]
+fn chats_drawn() -> Result<()> {
+    let mut asked = Asked::new(&Checkpoint::nano()?, KvType::Bf16)?;
+    let asks = |max_draft: Option<u32>| {
+        chats().into_iter().take(18).zip(0..).map(move |(chat, seed)| Ask {
+            sampling: drawn(seed),
+            stop: STOP.to_vec(),
+            max_draft,
+            ..Ask::greedy(chat.prompt, 60)
+        })
+    };
+    let (plain, drafted) = (asked.answers(asks(Some(0)))?, asked.answers(asks(None))?);
+    for (plain, drafted) in plain.iter().zip(&drafted) {
+        assert_eq!(plain.ids, drafted.ids);
+        assert_eq!(plain.stopped_by, drafted.stopped_by);
+    }
+    assert!(drafted.iter().any(|answer| answer.accepted.iter().any(|&n| n > 5)));
+    Ok(())
+}
+
+/// `code` keeps blocks of 7, 15, 10 and 15 guesses: every end up to 50 tokens falls somewhere in
+/// one of them.
+#[test]
+fn ends_inside_a_block() -> Result<()> {
+    let chats = chats();
+    let chat = chats.iter().find(|chat| chat.name == "code").expect("a golden chat");
+    assert_eq!(chat.accepted[..4], [7, 15, 10, 15]);
+    let mut asked = Asked::new(&Checkpoint::nano()?, KvType::F32)?;
+
+    let lengths = asked.answers((1..=50).map(|n| Ask::greedy(chat.prompt.clone(), n)))?;
+    for (answer, n) in lengths.iter().zip(1..) {
+        assert_eq!(answer.ids, chat.ids[..n], "{n} tokens");
+        assert_eq!(answer.stopped_by, None, "{n} tokens");
+    }
+
+    let stop_at = |at: usize| Ask {
+        stop: vec![Token(897), chat.ids[at]],
+        ..Ask::greedy(chat.prompt.clone(), 100)
+    };
+    let stopped = asked.answers((0..50).map(stop_at))?;
+    for (answer, at) in stopped.iter().zip(0..) {
+        let stop = chat.ids[at];
+        let first = chat.ids.iter().position(|&id| id == stop).expect("it stands at `at`");
+        assert_eq!(answer.ids, chat.ids[..=first], "stop token {}", stop.0);
+        assert_eq!(answer.stopped_by, Some(stop));
+    }
+    Ok(())
+}
