@@ -4,9 +4,12 @@
 //! a backend's business.
 
 mod bf16;
+mod encode;
 mod f16;
 mod f32;
+mod fit;
 pub mod grid;
+mod groups;
 pub mod iq1_m;
 pub mod iq1_s;
 pub mod iq2_s;
@@ -28,6 +31,8 @@ pub mod q5_k;
 pub mod q6_k;
 pub mod q8_0;
 pub mod sign;
+
+pub use encode::Encoder;
 
 /// One line a format: variant, name, values a block, bytes a block, decoder of whole blocks.
 macro_rules! formats {

@@ -1,5 +1,7 @@
 //! Q4_0: 32 nibbles behind a half-precision scale; `value = scale · (nibble − 8)`.
 
+use super::encode::{put_half, put_nibble};
+use super::fit::{Signed, inverse};
 use super::{half_at, nibble};
 
 /// Values of a block.
@@ -14,5 +16,15 @@ pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
         for (j, value) in values.iter_mut().enumerate() {
             *value = scale * f32::from(nibble(&block[2..], j) as i8 - 8);
         }
+    }
+}
+
+/// Encodes one block.
+pub(super) fn encode(values: &[f32; VALUES], weights: &[f32; VALUES], block: &mut [u8; BYTES]) {
+    let range = Signed { lowest: -8.0, highest: 7.0 };
+    let scale = put_half(block, 0, range.fit(values, weights));
+    let inverse = inverse(scale);
+    for (j, &value) in values.iter().enumerate() {
+        put_nibble(&mut block[2..], j, (range.number(value, inverse) + 8.0) as u8);
     }
 }

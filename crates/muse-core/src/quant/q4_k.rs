@@ -1,6 +1,7 @@
 //! Q4_K: 256 nibbles in 8 groups with six-bit scales and minimums;
 //! `value = d · scale · nibble − dmin · minimum`.
 
+use super::groups::Groups;
 use super::half_at;
 
 /// Values of a block.
@@ -34,4 +35,19 @@ pub fn scale_minimum(bytes: &[u8], i: usize) -> (u8, u8) {
 /// Nibble `j` of 256 where 32 bytes hold one group low and the next one high.
 pub(super) fn nibble_of_groups(bytes: &[u8], j: usize) -> u8 {
     bytes[j / 64 * 32 + j % 32] >> (4 * (j / 32 % 2)) & 15
+}
+
+/// Encodes one block.
+pub(super) fn encode(values: &[f32; VALUES], weights: &[f32; VALUES], block: &mut [u8; BYTES]) {
+    const HIGHEST: f32 = 15.0;
+    let groups = Groups::fit(values, weights, HIGHEST);
+    groups.pack(block);
+    for (j, number) in groups.numbers(values, HIGHEST).into_iter().enumerate() {
+        put_nibble_of_groups(&mut block[16..], j, number);
+    }
+}
+
+/// Writes nibble `j` of a block of zeros, as [`nibble_of_groups`] reads it.
+pub(super) fn put_nibble_of_groups(bytes: &mut [u8], j: usize, number: u8) {
+    bytes[j / 64 * 32 + j % 32] |= number << (4 * (j / 32 % 2));
 }

@@ -1,8 +1,9 @@
 //! Q5_K: 256 five-bit numbers in 8 groups with six-bit scales and minimums;
 //! `value = d · scale · number − dmin · minimum`.
 
+use super::groups::Groups;
 use super::half_at;
-use super::q4_k::{nibble_of_groups, scale_minimum};
+use super::q4_k::{nibble_of_groups, put_nibble_of_groups, scale_minimum};
 
 /// Values of a block.
 pub const VALUES: usize = 256;
@@ -19,5 +20,16 @@ pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
             let number = nibble_of_groups(&block[48..], j) | high << 4;
             *value = d * f32::from(scale) * f32::from(number) - dmin * f32::from(minimum);
         }
+    }
+}
+
+/// Encodes one block.
+pub(super) fn encode(values: &[f32; VALUES], weights: &[f32; VALUES], block: &mut [u8; BYTES]) {
+    const HIGHEST: f32 = 31.0;
+    let groups = Groups::fit(values, weights, HIGHEST);
+    groups.pack(block);
+    for (j, number) in groups.numbers(values, HIGHEST).into_iter().enumerate() {
+        put_nibble_of_groups(&mut block[48..], j, number & 15);
+        block[16 + j % 32] |= number >> 4 << (j / 32);
     }
 }
