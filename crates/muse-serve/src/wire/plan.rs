@@ -46,11 +46,11 @@ impl fmt::Display for MemoryPlan {
         let kv = self.full_kv + self.window_kv + self.drafter_kv;
         write!(
             f,
-            "weights {}; K/V cache {} as {:?} for {} x {} positions ({} in layers that see all, {} \
+            "weights {}; K/V cache {} as {} for {} x {} positions ({} in layers that see all, {} \
              in sliding layers, {} in the drafter)",
             Bytes(self.weights),
             Bytes(kv),
-            self.kv,
+            format!("{:?}", self.kv).to_lowercase(),
             self.parallel,
             self.context,
             Bytes(self.full_kv),

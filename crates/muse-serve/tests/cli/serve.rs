@@ -19,7 +19,8 @@ impl Server {
         let mut plan = false;
         let grpc = loop {
             let line = log.next().expect("an address is logged").expect("UTF-8");
-            plan |= line.contains("memory plan: weights");
+            plan |= line.contains("memory plan: weights")
+                && line.contains("as bf16 for 8 x 4096 positions");
             if let Some((_, rest)) = line.split_once("grpc=") {
                 break rest.split_whitespace().next().expect("an address").to_owned();
             }
@@ -29,16 +30,23 @@ impl Server {
     }
 
     /// Sends SIGTERM; the exit code and what was logged on the way out.
-    fn stop(mut self) -> (Option<i32>, Vec<String>) {
+    fn stop(&mut self) -> (Option<i32>, Vec<String>) {
         signal("-TERM", &self.process);
-        let log = self.log.map(|line| line.expect("UTF-8")).collect();
+        let log = self.log.by_ref().map(|line| line.expect("UTF-8")).collect();
         (self.process.wait().expect("an end").code(), log)
+    }
+}
+
+impl Drop for Server {
+    /// A test that fails leaves no server behind.
+    fn drop(&mut self) {
+        let _ = self.process.kill();
     }
 }
 
 #[test]
 fn chat_talks_to_a_server_that_drains_when_told() {
-    let server = Server::start();
+    let mut server = Server::start();
     let chat = ["chat", "--server", &server.grpc];
     let answer = muse(&[&chat, &DATE[..], &["--json", "What is 7 + 8?"]].concat()).json();
     assert_eq!(
