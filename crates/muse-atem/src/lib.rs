@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod constrain;
 mod encode;
 pub mod json;
 mod listen;
@@ -30,6 +31,7 @@ pub mod request;
 mod template;
 mod tokenizer;
 
+pub use constrain::{AnswerRule, Grammars, ThinkingBudget};
 pub use encode::{encode, encode_with_images};
 pub use listen::{TextListener, TokenListener};
 pub use mark::Mark;

@@ -142,3 +142,18 @@ impl Json {
 pub(crate) fn quote(text: &str, out: &mut String) {
     print::string(text, out);
 }
+
+/// What a `$ref` within the same document points to.
+pub(crate) fn follow<'a>(target: &Json, root: &'a Json) -> Option<&'a Json> {
+    let pointer = target.as_str()?.strip_prefix('#')?;
+    if pointer.is_empty() {
+        return Some(root);
+    }
+    pointer.strip_prefix('/')?.split('/').try_fold(root, |at, step| {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        match at {
+            Json::Array(items) => items.get(step.parse::<usize>().ok()?),
+            value => value.member(&step),
+        }
+    })
+}

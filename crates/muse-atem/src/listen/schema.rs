@@ -1,6 +1,6 @@
 //! The value a parameter's text has under the tool's JSON schema.
 
-use crate::json::{Json, Number};
+use crate::json::{Json, Number, follow};
 
 /// How many schema nodes are looked at for one value: `$ref` can repeat without end.
 const FUEL: usize = 1_000;
@@ -74,21 +74,6 @@ fn types<'a>(schema: &'a Json, root: &'a Json, fuel: &mut usize) -> Option<Types
         found = found.map(|types| Types { null: true, ..types });
     }
     found
-}
-
-/// What a `$ref` within the same document points to.
-fn follow<'a>(target: &Json, root: &'a Json) -> Option<&'a Json> {
-    let pointer = target.as_str()?.strip_prefix('#')?;
-    if pointer.is_empty() {
-        return Some(root);
-    }
-    pointer.strip_prefix('/')?.split('/').try_fold(root, |at, step| {
-        let step = step.replace("~1", "/").replace("~0", "~");
-        match at {
-            Json::Array(items) => items.get(step.parse::<usize>().ok()?),
-            value => value.member(&step),
-        }
-    })
 }
 
 impl<'a> Types<'a> {

@@ -1,0 +1,179 @@
+//! Which tokens may come: answers that must be JSON, a pattern or one of some texts, calls that
+//! must be made, and a budget of reasoning. The grammar speaks of a whole turn, headers included,
+//! so it is armed from the first token behind the prompt and never by what the prompt says.
+
+mod budget;
+mod grammar;
+mod native;
+mod trie;
+mod value;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
+use llguidance::toktrie::InferenceCapabilities;
+use llguidance::{Matcher, ParserFactory};
+use muse_core::contract::{Constraint, Conversation};
+use muse_core::{Error, Result};
+
+use crate::request::{ResponseFormat, ToolChoice};
+use crate::tokenizer::Tokenizer;
+use grammar::GrammarConstraint;
+
+pub use budget::ThinkingBudget;
+
+/// Larger grammars are refused: no schema of people is, and compiling takes time and memory.
+const MAX_GRAMMAR_BYTES: usize = 512 * 1024;
+
+/// Compiled grammars that are kept.
+const CACHED: usize = 64;
+
+/// What the visible answer must be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AnswerRule {
+    /// Any text.
+    #[default]
+    Free,
+    /// A JSON object.
+    JsonObject,
+    /// JSON that fits a schema, given as JSON text.
+    JsonSchema(String),
+    /// Text that matches a regular expression from its first letter to its last.
+    Regex(String),
+    /// Text of a grammar in the Lark syntax of llguidance.
+    Lark(String),
+    /// One of some texts.
+    Choice(Vec<String>),
+}
+
+impl From<&ResponseFormat> for AnswerRule {
+    fn from(format: &ResponseFormat) -> Self {
+        match format {
+            ResponseFormat::Text => Self::Free,
+            ResponseFormat::JsonObject => Self::JsonObject,
+            ResponseFormat::JsonSchema { schema, .. } => Self::JsonSchema(schema.clone()),
+        }
+    }
+}
+
+/// Compiles constraints over a checkpoint's tokens and keeps the compiled ones. Compiling can take
+/// a while: not a thing for the engine's thread.
+pub struct Grammars {
+    factory: ParserFactory,
+    tokenizer: Arc<Tokenizer>,
+    cache: Mutex<Cache>,
+}
+
+#[derive(Default)]
+struct Cache {
+    compiled: HashMap<String, Matcher>,
+    order: VecDeque<String>,
+}
+
+impl Grammars {
+    /// A compiler for the tokens of a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the vocabulary has no marks to end messages with.
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Result<Self> {
+        let environment = trie::environment(Arc::clone(&tokenizer))?;
+        let slices = llguidance::earley::SlicedBiasComputer::general_slices();
+        let mut factory =
+            ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
+                .map_err(|e| Error::Corrupt(format!("vocabulary: no token trie: {e}")))?;
+        factory.quiet();
+        let limits = factory.limits_mut();
+        limits.max_grammar_size = 200_000;
+        limits.verbose_errors = false;
+        Ok(Self { factory, tokenizer, cache: Mutex::default() })
+    }
+
+    /// The constraint of a turn; none when everything is allowed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a schema or grammar cannot be honoured: the message names the
+    /// keyword or the fault.
+    pub fn constraint(
+        &self,
+        conversation: &Conversation,
+        choice: &ToolChoice,
+        answer: &AnswerRule,
+    ) -> Result<Option<Box<dyn Constraint>>> {
+        let Some(turn) = native::turn(conversation, choice, answer, self.tokenizer.as_ref())?
+        else {
+            return Ok(None);
+        };
+        let matcher = self.compile(turn, answer)?;
+        Ok(Some(Box::new(GrammarConstraint::new(matcher))))
+    }
+
+    /// Whether `schema` can be honoured; the error says what cannot.
+    fn compile(&self, turn: String, answer: &AnswerRule) -> Result<Matcher> {
+        let part = match answer {
+            AnswerRule::Regex(text) | AnswerRule::Lark(text) => text.as_str(),
+            _ => "",
+        };
+        if turn.len() + part.len() > MAX_GRAMMAR_BYTES {
+            return Err(Error::Invalid(format!(
+                "the grammar has {} bytes, at most {MAX_GRAMMAR_BYTES}; use smaller schemas",
+                turn.len() + part.len()
+            )));
+        }
+        let key = format!("{turn}\n%%\n{part}");
+        if let Some(found) = self.lock().compiled.get(&key) {
+            return Ok(found.deep_clone());
+        }
+        let mut grammars = vec![GrammarWithLexer::from_lark(turn)];
+        let named = |grammar: GrammarWithLexer| GrammarWithLexer {
+            name: Some(native::ANSWER.to_owned()),
+            ..grammar
+        };
+        match answer {
+            AnswerRule::Regex(regex) => grammars.push(named(GrammarWithLexer::from_regex(regex))),
+            AnswerRule::Lark(lark) => {
+                grammars.push(named(GrammarWithLexer::from_lark(lark.clone())));
+            }
+            _ => {}
+        }
+        let grammar = TopLevelGrammar { grammars, max_tokens: None };
+        let matcher = Matcher::new(self.factory.create_parser(grammar));
+        if let Some(fault) = matcher.get_error() {
+            return Err(refused(answer, &fault));
+        }
+        self.lock().put(key, matcher.deep_clone());
+        Ok(matcher)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
+        // The cache is a table of whole entries, sound after a panic elsewhere.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cache {
+    fn put(&mut self, key: String, matcher: Matcher) {
+        if self.compiled.insert(key.clone(), matcher).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > CACHED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.compiled.remove(&oldest);
+        }
+    }
+}
+
+/// The fault of a grammar in the words of its compiler, with the field it is about.
+fn refused(answer: &AnswerRule, fault: &str) -> Error {
+    let what = match answer {
+        AnswerRule::JsonSchema(schema) => {
+            let keyword = value::refused_keyword(schema, fault);
+            return Error::Invalid(format!("the JSON schema cannot be honoured{keyword}: {fault}"));
+        }
+        AnswerRule::Regex(_) => "the regular expression",
+        AnswerRule::Lark(_) => "the grammar",
+        _ => "the schema of a tool",
+    };
+    Error::Invalid(format!("{what} cannot be honoured: {fault}"))
+}

@@ -1,0 +1,187 @@
+//! The grammar of a turn, in the model's own format: reasoning, calls, and the answer.
+
+use std::fmt::Write;
+
+use muse_core::contract::{Conversation, Token, Tokenizer, Tool};
+use muse_core::{Error, Result};
+
+use super::AnswerRule;
+use super::value::{self, Values};
+use crate::json::Json;
+use crate::mark::Mark;
+use crate::request::ToolChoice;
+
+/// The name under which the turn refers to a grammar of the client's own.
+pub(super) const ANSWER: &str = "answer";
+
+/// The token of a mark.
+pub(super) fn mark(mark: Mark, tokenizer: &dyn Tokenizer) -> Result<Token> {
+    tokenizer
+        .control(mark.text())
+        .ok_or_else(|| Error::Corrupt(format!("the vocabulary has no token {}", mark.text())))
+}
+
+/// The grammar of a turn in the Lark syntax; none when every turn is allowed.
+pub(super) fn turn(
+    conversation: &Conversation,
+    choice: &ToolChoice,
+    answer: &AnswerRule,
+    tokenizer: &dyn Tokenizer,
+) -> Result<Option<String>> {
+    let tools = conversation.tools.as_slice();
+    let must_call = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
+    if *answer == AnswerRule::Free && !must_call && !tools.iter().any(|tool| tool.strict) {
+        return Ok(None);
+    }
+    let token = |which| mark(which, tokenizer).map(|token| format!("<[{}]>", token.0));
+    let marks = Marks {
+        message: token(Mark::Message)?,
+        end: token(Mark::EndOfTurn)?,
+        next: format!("{} {} \"assistant\"", token(Mark::EndOfMessage)?, token(Mark::Start)?),
+    };
+    let mut out = String::new();
+    let mut values = Values::default();
+    match choice {
+        ToolChoice::Named(name) => {
+            let tool = tools.iter().find(|tool| tool.name == *name).ok_or_else(|| {
+                Error::Invalid(format!("tool_choice names `{name}`, which is not declared"))
+            })?;
+            writeln!(out, "start: block_0 {}", marks.end).expect(STRING);
+            block(0, tool, &mut values, &mut out)?;
+        }
+        // The header was committed in the prompt.
+        _ if !conversation.tail.is_empty() => {
+            writeln!(out, "start: body {}", marks.end).expect(STRING);
+            body(answer, &mut out)?;
+        }
+        _ => {
+            let free_after_call = !conversation.single_call;
+            turns(tools, choice, answer, &marks, free_after_call, &mut out)?;
+            for (i, tool) in tools.iter().enumerate() {
+                if tool.strict || must_call {
+                    block(i, tool, &mut values, &mut out)?;
+                }
+            }
+        }
+    }
+    out.push_str("TEXT: /(?s:.*)/\n");
+    out.push_str(values.rules());
+    Ok(Some(out))
+}
+
+const STRING: &str = "a String takes all";
+
+/// Marks as the grammar spells them.
+struct Marks {
+    message: String,
+    end: String,
+    /// Ends a message and begins the next.
+    next: String,
+}
+
+fn turns(
+    tools: &[Tool],
+    choice: &ToolChoice,
+    answer: &AnswerRule,
+    marks: &Marks,
+    goes_on: bool,
+    out: &mut String,
+) -> Result<()> {
+    let Marks { message, end, next } = marks;
+    let required = *choice == ToolChoice::Required;
+    let mut ways = Vec::new();
+    if !required {
+        ways.push(format!("answer {end}"));
+        // Only an answer that may be anything can be continued by another one.
+        if *answer == AnswerRule::Free && !tools.is_empty() {
+            ways.push(format!("answer {next} start"));
+        }
+    }
+    if !tools.is_empty() {
+        ways.push(format!("call {end}"));
+        if goes_on {
+            ways.push(format!("call {next} start"));
+        }
+    }
+    writeln!(out, "start: thought* ( {} )", ways.join(" | ")).expect(STRING);
+    writeln!(out, "thought: \" to=self\" {message} TEXT {next}").expect(STRING);
+    if !required {
+        writeln!(out, "answer: \" to=user\" {message} body").expect(STRING);
+        body(answer, out)?;
+    }
+    let calls: Vec<String> = tools
+        .iter()
+        .enumerate()
+        .map(|(i, tool)| {
+            let header = format!("{} {message}", literal(&format!(" to={}", tool.name)));
+            let native = tool.strict || required;
+            if native { format!("{header} block_{i}") } else { format!("{header} TEXT") }
+        })
+        .collect();
+    if !calls.is_empty() {
+        writeln!(out, "call: {}", calls.join(" | ")).expect(STRING);
+    }
+    Ok(())
+}
+
+fn body(answer: &AnswerRule, out: &mut String) -> Result<()> {
+    let body = match answer {
+        AnswerRule::Free => "TEXT".to_owned(),
+        AnswerRule::JsonObject => value::answer_json(&Json::object(vec![(
+            "type".to_owned(),
+            Json::String("object".to_owned()),
+        )])),
+        AnswerRule::JsonSchema(schema) => {
+            let schema = Json::parse(schema)
+                .map_err(|e| Error::Invalid(format!("the schema is not JSON: {e}")))?;
+            value::answer_json(&schema)
+        }
+        AnswerRule::Regex(_) | AnswerRule::Lark(_) => format!("@{ANSWER}"),
+        AnswerRule::Choice(texts) if texts.is_empty() => {
+            return Err(Error::Invalid("a choice of no texts cannot be met".to_owned()));
+        }
+        AnswerRule::Choice(texts) => {
+            texts.iter().map(|text| literal(text)).collect::<Vec<_>>().join(" | ")
+        }
+    };
+    writeln!(out, "body: {body}").expect(STRING);
+    Ok(())
+}
+
+/// A call of a tool with its parameters in the order of the schema, the optional ones or not.
+fn block(i: usize, tool: &Tool, values: &mut Values, out: &mut String) -> Result<()> {
+    let root = Json::parse(&tool.parameters).map_err(|e| {
+        Error::Invalid(format!("tool `{}`: parameters are not a JSON schema: {e}", tool.name))
+    })?;
+    let open = format!("<atem:function_calls>\n<atem:invoke name=\"{}\">\n", tool.name);
+    write!(out, "block_{i}: {}", literal(&open)).expect(STRING);
+    let required: Vec<&str> = root
+        .member("required")
+        .and_then(Json::as_array)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Json::as_str)
+        .collect();
+    let properties = root.member("properties").and_then(Json::as_object).unwrap_or_default();
+    if let Some(missing) = required.iter().find(|key| !properties.iter().any(|(k, _)| k == *key)) {
+        return Err(Error::Invalid(format!(
+            "tool `{}`: `required` names `{missing}`, which `properties` does not declare",
+            tool.name
+        )));
+    }
+    for (key, schema) in properties {
+        let value = values.rule(schema, &root).map_err(|fault| {
+            Error::Invalid(format!("tool `{}`, parameter `{key}`: {fault}", tool.name))
+        })?;
+        let open = literal(&format!("<atem:parameter name=\"{key}\">"));
+        let optional = if required.contains(&key.as_str()) { "" } else { "?" };
+        write!(out, " ( {open} {value} ){optional}").expect(STRING);
+    }
+    writeln!(out, " {}", literal("</atem:invoke>\n</atem:function_calls>")).expect(STRING);
+    Ok(())
+}
+
+/// A text as the grammar quotes it.
+pub(super) fn literal(text: &str) -> String {
+    Json::String(text.to_owned()).to_compact()
+}

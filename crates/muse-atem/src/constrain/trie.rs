@@ -1,0 +1,55 @@
+//! A checkpoint's vocabulary as the trie that masks are computed over.
+
+use std::sync::Arc;
+
+use llguidance::toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+use muse_core::Result;
+use muse_core::contract::{Token, Tokenizer as _};
+
+use super::native::mark;
+use crate::mark::Mark;
+use crate::tokenizer::Tokenizer;
+
+struct Environment {
+    trie: TokTrie,
+    tokenizer: Arc<Tokenizer>,
+}
+
+/// The environment grammars are compiled for.
+pub(super) fn environment(tokenizer: Arc<Tokenizer>) -> Result<TokEnv> {
+    let size = u32::try_from(tokenizer.size()).expect("ids are 32 bits wide");
+    let words: Vec<Vec<u8>> = (0..size)
+        .map(|id| {
+            let mut word = Vec::new();
+            // Marks are no text: the marker byte keeps them out of every expression.
+            if tokenizer.is_control(Token(id)) {
+                word.push(TokTrie::SPECIAL_TOKEN_MARKER);
+            }
+            tokenizer.decode(Token(id), &mut word);
+            word
+        })
+        .collect();
+    // Grammars spell the mark that ends a turn themselves, so the library's own end is one that
+    // no grammar asks for.
+    let end = mark(Mark::EndOfText, tokenizer.as_ref())?;
+    let trie = TokTrie::from(&TokRxInfo::new(size, end.0), &words);
+    Ok(Arc::new(Environment { trie, tokenizer }))
+}
+
+impl TokenizerEnv for Environment {
+    fn tok_trie(&self) -> &TokTrie {
+        &self.trie
+    }
+
+    fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
+        let mut tokens = Vec::new();
+        // The library asks for whole letters but where a grammar forces half of one.
+        for chunk in bytes.utf8_chunks() {
+            self.tokenizer.encode(chunk.valid(), &mut tokens);
+            for byte in chunk.invalid() {
+                tokens.extend(self.trie.token_id(&[*byte]).map(Token));
+            }
+        }
+        tokens.into_iter().map(|token| token.0).collect()
+    }
+}
