@@ -23,6 +23,7 @@
 
 mod constrain;
 mod encode;
+mod file;
 pub mod json;
 mod listen;
 mod mark;
@@ -33,6 +34,7 @@ mod tokenizer;
 
 pub use constrain::{AnswerRule, Grammars, ThinkingBudget};
 pub use encode::{encode, encode_with_images};
+pub use file::{FileTemplate, template_warning};
 pub use listen::{TextListener, TokenListener};
 pub use mark::Mark;
 pub use render::{render, render_history, spell};

@@ -6,6 +6,7 @@ mod print;
 mod read;
 
 pub use number::Number;
+pub(crate) use number::python_float;
 
 use std::fmt;
 

@@ -1,0 +1,171 @@
+//! A conversation as the keyword arguments of a chat template.
+
+use muse_core::contract::{Content, Conversation, Part, Tool, ToolCall, Turn};
+use muse_core::{Error, Result};
+
+use super::environment::DATE;
+use crate::json::Json;
+
+/// Letters nobody uses: one of them marks the brackets that are not the template's.
+const GUARDS: std::ops::RangeInclusive<char> = '\u{f0000}'..='\u{ffffd}';
+
+/// The arguments, and the letter that stands behind every `<` of the conversation in them, so that
+/// what people wrote never looks like a mark of the template's.
+pub(super) fn of(conversation: &Conversation) -> Result<(Json, char)> {
+    let turns = conversation.turns.iter().map(message).collect::<Result<_>>()?;
+    let mut members = vec![
+        ("messages".to_owned(), Json::Array(turns)),
+        ("add_generation_prompt".to_owned(), Json::Bool(true)),
+        ("bos_token".to_owned(), text(crate::mark::BEGIN_OF_TEXT)),
+        ("eos_token".to_owned(), text("<|end_of_text|>")),
+    ];
+    if !conversation.tools.is_empty() {
+        let tools = conversation.tools.iter().map(tool).collect::<Result<_>>()?;
+        members.push(("tools".to_owned(), Json::Array(tools)));
+    }
+    if !conversation.namespaces.is_empty() {
+        let spaces =
+            conversation.namespaces.iter().map(|(name, about)| (name.clone(), text(about)));
+        let spaces = Json::object(spaces.collect());
+        members.push(("tool_namespace_descriptions".to_owned(), spaces));
+    }
+    for (name, value) in [
+        ("reasoning_strength", &conversation.reasoning_strength),
+        ("knowledge_cutoff", &conversation.knowledge_cutoff),
+        (DATE, &conversation.current_date),
+    ] {
+        members.extend(value.as_ref().map(|value| (name.to_owned(), text(value))));
+    }
+    let plain = Json::Object(members);
+    let spelled = plain.to_compact();
+    let guard = GUARDS.into_iter().find(|letter| !spelled.contains(*letter)).ok_or_else(|| {
+        Error::Invalid("the conversation uses every letter of a private plane".to_owned())
+    })?;
+    Ok((guarded(plain, guard), guard))
+}
+
+/// Every part has its place in the prompt, or what was sent would be lost.
+pub(super) fn check_media(conversation: &Conversation, images: usize, videos: usize) -> Result<()> {
+    let parts = || {
+        conversation.turns.iter().flat_map(|turn| match turn {
+            Turn::System(content) | Turn::User(content) => content,
+            Turn::Assistant { content, .. } | Turn::Tool { content, .. } => content,
+        })
+    };
+    let sent = |kind: Part| parts().filter(|part| **part == kind).count();
+    for (name, sent, placed) in
+        [("pictures", sent(Part::Image), images), ("videos", sent(Part::Video), videos)]
+    {
+        if sent != placed {
+            return Err(Error::Invalid(format!(
+                "the conversation has {sent} {name}, the chat template placed {placed}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn guarded(value: Json, guard: char) -> Json {
+    let guard_text = |text: String| match text.contains('<') {
+        true => text.replace('<', &format!("<{guard}")),
+        false => text,
+    };
+    match value {
+        Json::String(text) => Json::String(guard_text(text)),
+        Json::Array(items) => {
+            Json::Array(items.into_iter().map(|item| guarded(item, guard)).collect())
+        }
+        Json::Object(members) => {
+            let members = members.into_iter().map(|(key, value)| match key.as_str() {
+                "bos_token" | "eos_token" => (key, value),
+                _ => (guard_text(key), guarded(value, guard)),
+            });
+            Json::Object(members.collect())
+        }
+        value => value,
+    }
+}
+
+fn message(turn: &Turn) -> Result<Json> {
+    let (role, parts) = match turn {
+        Turn::System(content) => ("system", content),
+        Turn::User(content) => ("user", content),
+        Turn::Assistant { content, .. } => ("assistant", content),
+        Turn::Tool { content, .. } => ("tool", content),
+    };
+    let mut members = vec![("role".to_owned(), text(role)), ("content".to_owned(), content(parts))];
+    let mut optional = |key: &str, value: Option<Json>| {
+        members.extend(value.map(|value| (key.to_owned(), value)));
+    };
+    match turn {
+        Turn::Assistant { reasoning, calls, recipient, end_turn, .. } => {
+            optional("reasoning_content", reasoning.as_deref().map(text));
+            if !calls.is_empty() {
+                let calls = calls.iter().map(call).collect::<Result<_>>()?;
+                optional("tool_calls", Some(Json::Array(calls)));
+            }
+            optional("recipient", recipient.as_deref().map(text));
+            optional("end_turn", end_turn.map(Json::Bool));
+        }
+        Turn::Tool { name, call_id, .. } => {
+            optional("name", name.as_deref().map(text));
+            optional("tool_call_id", call_id.as_deref().map(text));
+        }
+        Turn::System(_) | Turn::User(_) => {}
+    }
+    Ok(Json::Object(members))
+}
+
+fn content(parts: &Content) -> Json {
+    let typed = |kind: &str| vec![("type".to_owned(), text(kind))];
+    match parts.as_slice() {
+        [] => text(""),
+        [Part::Text(only)] => text(only),
+        parts => Json::Array(
+            parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(part) => {
+                        let mut members = typed("text");
+                        members.push(("text".to_owned(), text(part)));
+                        Json::Object(members)
+                    }
+                    Part::Image => Json::Object(typed("image")),
+                    Part::Video => Json::Object(typed("video")),
+                })
+                .collect(),
+        ),
+    }
+}
+
+fn call(call: &ToolCall) -> Result<Json> {
+    let arguments = Json::parse(&call.arguments).map_err(|e| {
+        let name = &call.name;
+        Error::Invalid(format!("call of `{name}`: tool call arguments are not valid JSON: {e}"))
+    })?;
+    let function = Json::Object(vec![
+        ("name".to_owned(), text(&call.name)),
+        ("arguments".to_owned(), arguments),
+    ]);
+    Ok(Json::Object(vec![
+        ("id".to_owned(), text(&call.id)),
+        ("type".to_owned(), text("function")),
+        ("function".to_owned(), function),
+    ]))
+}
+
+fn tool(tool: &Tool) -> Result<Json> {
+    let parameters = Json::parse(&tool.parameters).map_err(|e| {
+        Error::Invalid(format!("tool `{}`: parameters are not a JSON schema: {e}", tool.name))
+    })?;
+    let function = Json::Object(vec![
+        ("name".to_owned(), text(&tool.name)),
+        ("description".to_owned(), text(&tool.description)),
+        ("parameters".to_owned(), parameters),
+    ]);
+    Ok(Json::Object(vec![("type".to_owned(), text("function")), ("function".to_owned(), function)]))
+}
+
+fn text(text: &str) -> Json {
+    Json::String(text.to_owned())
+}
