@@ -16,11 +16,8 @@ use muse_tests::sim::{Ask, Client, Heard, client, ids};
 fn engine(kv: KvType, drafted: bool, max_active: usize) -> Result<Loop<Cpu>> {
     let nano = Checkpoint::nano()?;
     let drafter = drafted.then_some(&*nano.drafter);
-    let Pair { backend, target, drafter, pool, .. } =
-        Pair::new(cpu(), &*nano.target, drafter, kv, &[])?;
-    let options = EngineOptions { chunk_rows: 64, max_active, ..EngineOptions::default() };
-    let drafter = drafter.map(|drafter| Box::new(drafter) as Box<_>);
-    Loop::new(backend, Box::new(target), drafter, Box::new(pool), &options)
+    let pair = Pair::new(cpu(), &*nano.target, drafter, kv, &[])?;
+    pair.into_engine(&EngineOptions { chunk_rows: 64, max_active, ..EngineOptions::default() })
 }
 
 fn ask(chat: &Chat) -> Ask {

@@ -14,8 +14,7 @@ pub use config::{ModelOptions, PageBytes, check_kv, page_bytes};
 pub use load::Loader;
 
 use crate::contract::{
-    Backend, Head, KvType, PageCopy, PageGroup, Pages, Place, Span, Target, TextSpec, Token,
-    WeightSource,
+    Backend, Head, PageCopy, PageGroup, Pages, Place, Span, Target, TextSpec, Token, WeightSource,
 };
 use crate::{Error, Result};
 use forward::Scratch;
@@ -75,11 +74,6 @@ impl<B: Backend> Model<B> {
         let taps = backend.alloc(tap_rows, options.taps.len() * spec.hidden)?;
         let (options, places) = (options.clone(), Vec::new());
         Ok(Self { backend, spec, options, weights, kv, scratch, scores, taps, places })
-    }
-
-    /// What a page of each group costs, to size the pools before anything is loaded.
-    pub fn page_bytes(spec: &TextSpec, kv: KvType) -> PageBytes {
-        page_bytes(spec, kv)
     }
 
     /// The stores of a group's layers.
