@@ -1,5 +1,5 @@
 //! How fast the embedded muse-nano decodes on one core, without and with its drafter, as one JSON
-//! object a line. Wall clock: compare only runs of one machine.
+//! object a line. Wall clock: compare only runs of one machine. `--smoke` only shows that it runs.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ const RUNS: usize = 5;
 const TOKENS: u32 = 512;
 
 fn main() {
+    let runs = if std::env::args().any(|argument| argument == "--smoke") { 1 } else { RUNS };
     let text = std::fs::read(golden_dir().join("nano/chats.json")).expect("a golden");
     let chats: Value = serde_json::from_slice(&text).expect("JSON");
     let chats = chats["chats"].as_object().expect("chats");
@@ -22,11 +23,11 @@ fn main() {
     // Without a drafter, what is said does not matter: one long completion. With one it does: all
     // the reference chats, to their ends.
     let plain = load(Some(0));
-    let decode = (0..RUNS).map(|_| rate(&[run(&plain, &prompts[0], true)])).fold(0.0, f64::max);
+    let decode = (0..runs).map(|_| rate(&[run(&plain, &prompts[0], true)])).fold(0.0, f64::max);
     report("plain", decode, 0.0);
     let drafted = load(None);
     let (mut decode, mut accepted) = (0.0_f64, 0.0);
-    for _ in 0..RUNS {
+    for _ in 0..runs {
         let done: Vec<Done> = prompts.iter().map(|prompt| run(&drafted, prompt, false)).collect();
         let drafts = done.iter().flat_map(|done| &done.usage.accepted);
         accepted = f64::from(drafts.clone().sum::<u32>()) / drafts.count() as f64;
