@@ -25,6 +25,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod codec;
+
+pub use codec::{Codec, Reader};
+
 /// Messages, clients and servers of version 1.
 #[rustfmt::skip]
 #[path = "generated/muse.v1.rs"]

@@ -98,3 +98,36 @@ pub(crate) fn grpc(refusal: &Refusal, field: impl Fn(&str) -> String) -> Status 
     }
     Status::with_error_details(row.grpc, message, details)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_its_code_and_its_status() {
+        let check = |refusal: Refusal, grpc: Code, http: u16| {
+            let row = row(&refusal);
+            assert_eq!((row.grpc, row.http.as_u16()), (grpc, http), "{refusal:?}");
+            assert_eq!(super::grpc(&refusal, str::to_owned).code(), grpc, "{refusal:?}");
+            assert!(!refusal.to_string().is_empty());
+        };
+        let core = |make: fn(String) -> Error| Refusal::Core(make("why".to_owned()));
+        let source = Arc::new(std::io::Error::other("bus"));
+        check(core(Error::Invalid), Code::InvalidArgument, 400);
+        check(core(Error::Exhausted), Code::ResourceExhausted, 429);
+        check(core(Error::Unsupported), Code::Unimplemented, 501);
+        check(core(Error::Corrupt), Code::DataLoss, 500);
+        check(Error::Device { doing: "reading".to_owned(), source }.into(), Code::Internal, 500);
+        check(Refusal::field("stop", "wrong"), Code::InvalidArgument, 400);
+        check(Refusal::TooLong { prompt: 9, room: 8 }, Code::InvalidArgument, 400);
+        let (asked, served) = ("a".to_owned(), "b".to_owned());
+        check(Refusal::UnknownModel { asked, served }, Code::NotFound, 404);
+        check(Refusal::NoText, Code::FailedPrecondition, 400);
+        check(Refusal::Draining, Code::Unavailable, 503);
+        check(Refusal::Stopped, Code::Unavailable, 503);
+        check(Refusal::SlowClient, Code::ResourceExhausted, 429);
+        check(Refusal::Deadline, Code::DeadlineExceeded, 504);
+    }
+}

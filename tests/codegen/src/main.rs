@@ -49,7 +49,10 @@ fn compile(proto: &Path) -> Result<FileDescriptorSet> {
 fn stubs(files: FileDescriptorSet) -> Result<Vec<u8>> {
     let scratch = std::env::temp_dir().join(format!("muse-codegen-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
-    tonic_prost_build::configure().out_dir(&scratch).compile_fds(files)?;
+    tonic_prost_build::configure()
+        .codec_path("crate::Codec")
+        .out_dir(&scratch)
+        .compile_fds(files)?;
     let code = fs::read(scratch.join(STUBS));
     fs::remove_dir_all(&scratch)?;
     Ok(code?)

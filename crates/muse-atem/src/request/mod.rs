@@ -18,7 +18,7 @@ use fields::Fields;
 pub use messages::{Media, MediaKind};
 pub use settings::{ResponseFormat, SamplingFields};
 pub use template::from_template_arguments;
-pub use tools::ToolChoice;
+pub use tools::{NO_PARAMETERS, ToolChoice, check_tool_name};
 
 /// A chat request.
 #[derive(Clone, Debug, PartialEq)]

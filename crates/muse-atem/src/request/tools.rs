@@ -11,7 +11,8 @@ const MAX_TOOLS: usize = 1024;
 
 const MAX_NAME: usize = 512;
 
-const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
+/// The schema of a tool that declares none.
+pub const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
 
 /// Which tools may or must be called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ fn tool(outer: Fields<'_>) -> Result<(Fields<'_>, Tool), RequestError> {
     }
     let fields = function.unwrap_or(outer);
     let name = fields.required_text("name")?;
-    check_name(&fields, name)?;
+    check_tool_name(name).or_else(|message| fields.fault("name", message))?;
     let parameters = match fields.value("parameters") {
         None => NO_PARAMETERS.to_owned(),
         Some(schema @ Json::Object(_)) => schema.to_compact(),
@@ -72,22 +73,23 @@ fn tool(outer: Fields<'_>) -> Result<(Fields<'_>, Tool), RequestError> {
     Ok((fields, tool))
 }
 
-/// Names are written into headers and tags, so they must not hold what ends those.
-fn check_name(fields: &Fields<'_>, name: &str) -> Result<(), RequestError> {
+/// Checks the name of a tool. Names are written into headers and tags, so they must not hold what
+/// ends those.
+///
+/// # Errors
+/// The message says what was found and which names there can be.
+pub fn check_tool_name(name: &str) -> Result<(), String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-');
     if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
         let start: String = name.chars().take(60).collect();
-        return fields.fault(
-            "name",
-            format!(
-                "{start:?} ({} bytes) is no tool name, expected 1 to {MAX_NAME} of the letters \
-                 A-Z a-z 0-9 _ . : -",
-                name.len()
-            ),
-        );
+        return Err(format!(
+            "{start:?} ({} bytes) is no tool name, expected 1 to {MAX_NAME} of the letters A-Z \
+             a-z 0-9 _ . : -",
+            name.len()
+        ));
     }
     if matches!(name, "self" | "user") {
-        return fields.fault("name", format!("`{name}` is reserved, choose another tool name"));
+        return Err(format!("`{name}` is reserved, choose another tool name"));
     }
     Ok(())
 }

@@ -631,7 +631,7 @@ pub mod chat_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::Codec::default();
             let path = http::uri::PathAndQuery::from_static("/muse.v1.ChatService/Chat");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("muse.v1.ChatService", "Chat"));
@@ -778,7 +778,7 @@ pub mod chat_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ChatSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -996,7 +996,7 @@ pub mod generate_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/muse.v1.GenerateService/Generate",
             );
@@ -1140,7 +1140,7 @@ pub mod generate_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GenerateSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1377,7 +1377,7 @@ pub mod model_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/muse.v1.ModelService/ListModels",
             );
@@ -1402,7 +1402,7 @@ pub mod model_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/muse.v1.ModelService/GetModel",
             );
@@ -1550,7 +1550,7 @@ pub mod model_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListModelsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1595,7 +1595,7 @@ pub mod model_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetModelSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1815,7 +1815,7 @@ pub mod tokenizer_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/muse.v1.TokenizerService/Tokenize",
             );
@@ -1840,7 +1840,7 @@ pub mod tokenizer_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/muse.v1.TokenizerService/Detokenize",
             );
@@ -1865,7 +1865,7 @@ pub mod tokenizer_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::Codec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/muse.v1.TokenizerService/RenderPrompt",
             );
@@ -2021,7 +2021,7 @@ pub mod tokenizer_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TokenizeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2066,7 +2066,7 @@ pub mod tokenizer_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DetokenizeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2112,7 +2112,7 @@ pub mod tokenizer_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RenderPromptSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

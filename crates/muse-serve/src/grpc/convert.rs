@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muse_atem::request::{NO_PARAMETERS, check_tool_name};
 use muse_core::contract::{Content, Conversation, Part, Picked, Piece, Token, Tokenizer, Turn};
 use muse_core::contract::{Tool, ToolCall};
 use muse_proto::v1::{self, FinishReason, ReasoningStrength, Role, ToolMode, finish::Matched};
@@ -49,7 +50,7 @@ pub(super) fn conversation(message: v1::Conversation) -> Result<Conversation, Re
     let turns = message.messages.into_iter().enumerate().map(|(i, m)| turn(i, m));
     let mut conversation = Conversation {
         turns: turns.collect::<Result<_, _>>()?,
-        tools: message.tools.into_iter().map(tool).collect(),
+        tools: tools(message.tools)?,
         namespaces: message.namespaces.into_iter().map(|n| (n.name, n.description)).collect(),
         reasoning_strength: strength(message.reasoning_strength)?,
         knowledge_cutoff: date("knowledge_cutoff", message.knowledge_cutoff)?,
@@ -114,14 +115,23 @@ fn content(path: &str, parts: Vec<v1::Part>) -> Result<Content, Refusal> {
     parts.into_iter().enumerate().map(part).collect()
 }
 
-fn tool(tool: v1::Tool) -> Tool {
-    let parameters = Some(tool.parameters_json).filter(|json| !json.is_empty());
-    Tool {
-        name: tool.name,
-        description: tool.description,
-        parameters: parameters.unwrap_or_else(|| "{}".to_owned()),
-        strict: false,
+fn tools(messages: Vec<v1::Tool>) -> Result<Vec<Tool>, Refusal> {
+    let mut tools: Vec<Tool> = Vec::with_capacity(messages.len());
+    for (i, message) in messages.into_iter().enumerate() {
+        let wrong = |message| Refusal::field(&format!("conversation.tools[{i}].name"), message);
+        check_tool_name(&message.name).map_err(wrong)?;
+        if tools.iter().any(|tool| tool.name == message.name) {
+            return Err(wrong(format!("a second tool is named {:?}; rename one", message.name)));
+        }
+        let parameters = Some(message.parameters_json).filter(|json| !json.is_empty());
+        tools.push(Tool {
+            name: message.name,
+            description: message.description,
+            parameters: parameters.unwrap_or_else(|| NO_PARAMETERS.to_owned()),
+            strict: false,
+        });
     }
+    Ok(tools)
 }
 
 fn core_call(call: v1::ToolCall) -> ToolCall {

@@ -1,13 +1,16 @@
 //! The simplest clients: requests as messages, and HTTP as text.
 
+use std::net::SocketAddr;
+
 use muse_proto::v1::chat_response::Event;
 use muse_proto::v1::chat_service_client::ChatServiceClient;
 use muse_proto::v1::{ChatRequest, ChatResponse, Conversation, Message, Part, Role, part};
+use prost::bytes::{Buf, BufMut};
 use serde_json::Value;
-use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::{Channel, Endpoint};
 
 /// A connection to a server.
@@ -122,4 +125,42 @@ fn unchunk(mut rest: &str) -> String {
         rest = &after[size + 2..];
     }
     body
+}
+
+/// Sends bytes as they are, to see what a server makes of them.
+#[derive(Clone, Copy)]
+pub(crate) struct RawCodec;
+
+impl Codec for RawCodec {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for RawCodec {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for RawCodec {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining()).to_vec()))
+    }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Script {
     /// Says the script again and again without its end, until the request ends.
     pub(crate) endless: bool,
     pub(crate) step: Duration,
+    /// Positions the engine believes in.
+    pub(crate) room: u32,
     /// Requests that fit in.
     pub(crate) places: usize,
     /// What happens instead of the end of the script.
@@ -81,6 +83,7 @@ impl Default for Script {
             tokens: answer(&[(THINK, "Hm é."), (SAY, "Grüße!")]),
             endless: false,
             step: Duration::ZERO,
+            room: ROOM,
             places: 64,
             failure: None,
             seen: Arc::default(),
@@ -102,13 +105,13 @@ impl Engine for Script {
         self.seen.asked.lock().expect("no test panics here").push(asked);
         let (tokens, failure, seen) =
             (self.tokens.clone(), self.failure.clone(), self.seen.clone());
-        let (endless, step) = (self.endless, self.step);
+        let (endless, step, room) = (self.endless, self.step, self.room);
         std::thread::spawn(move || {
             let tokens: Box<dyn Iterator<Item = Token>> = match endless {
                 true => Box::new(tokens.into_iter().filter(|token| *token != EOT).cycle()),
                 false => Box::new(tokens.into_iter()),
             };
-            run(&request, tokens, step, failure, &ended, &seen, &mut sink);
+            run(&request, tokens, step, room, failure, &ended, &seen, &mut sink);
             seen.running.lock().expect("no test panics here").remove(&seq);
         });
         Ok(seq)
@@ -125,6 +128,7 @@ fn run(
     request: &Request,
     tokens: impl Iterator<Item = Token>,
     step: Duration,
+    room: u32,
     failure: Option<Error>,
     ended: &AtomicBool,
     seen: &Seen,
@@ -139,7 +143,7 @@ fn run(
             Segment::Patches(_) => panic!("the fake reads text"),
         })
         .sum();
-    let most = request.max_tokens.unwrap_or(u32::MAX).min(ROOM - prompt);
+    let most = request.max_tokens.unwrap_or(u32::MAX).min(room - prompt);
     let mut usage = Usage {
         prompt,
         cached: 3.min(prompt - 1),

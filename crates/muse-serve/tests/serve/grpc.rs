@@ -1,9 +1,11 @@
 //! gRPC: the order of events, what they carry, and leaving early.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use muse_core::Error;
+use muse_core::contract::{Conversation, Part, Turn};
 use muse_proto::v1::chat_response::Event;
 use muse_proto::v1::finish::Matched;
 use muse_proto::v1::generate_service_client::GenerateServiceClient;
@@ -13,6 +15,8 @@ use muse_proto::v1::{
     ChatRequest, DetokenizeRequest, FinishReason, GenerateRequest, GetModelRequest, Limits,
     ListModelsRequest, RenderPromptRequest, Sampling, TokenizeRequest, generate_response,
 };
+use muse_serve::service::{Ask, Gate, Refusal, Service};
+use tokio_stream::StreamExt;
 use tonic::{Code, Request};
 
 use crate::client::{ask, channel, chat, responses, told};
@@ -153,6 +157,22 @@ async fn dropping_the_stream_cancels_the_sequence() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_read_is_cut_off_and_nobody_waits_for_it() {
+    let script = Script { endless: true, room: 100_000, ..Script::default() };
+    let seen = script.seen.clone();
+    let service = Service::new(Arc::new(app(script)), Gate::default());
+    let turns = vec![Turn::User(vec![Part::Text("Hi".to_owned())])];
+    let conversation = Conversation { turns, ..Conversation::default() };
+    let mut answer = service.chat(Ask { conversation, ..Ask::default() }).await.expect("a stream");
+    // The engine gives up by itself: nothing is read here.
+    seen.idle().await;
+    assert!(seen.steps.load(Ordering::Relaxed) < 20_000);
+    let first = answer.next().await.expect("a refusal");
+    assert!(matches!(first, Err(Refusal::SlowClient)), "{first:?}");
+    assert!(answer.next().await.is_none());
+}
+
+#[tokio::test]
 async fn a_deadline_ends_the_call_with_its_status() {
     let script = Script { endless: true, step: Duration::from_millis(2), ..Script::default() };
     let seen = script.seen.clone();
@@ -176,7 +196,7 @@ async fn a_deadline_ends_the_call_with_its_status() {
 async fn a_failing_engine_is_told_of() {
     let failure = Error::Device {
         doing: "reading back".to_owned(),
-        source: std::sync::Arc::new(std::io::Error::other("bus error")),
+        source: Arc::new(std::io::Error::other("bus error")),
     };
     let tokens = bytes("");
     let server =

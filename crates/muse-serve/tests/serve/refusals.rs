@@ -9,10 +9,10 @@ use muse_proto::v1::{
     tool_choice,
 };
 use serde_json::{Value, json};
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
-use crate::client::{ask, channel, chat, http, message, responses};
+use crate::client::{RawCodec, ask, channel, chat, http, message, responses};
 use crate::fake::{Running, Script, app};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -113,7 +113,15 @@ async fn grpc_refuses_with_code_field_and_advice() {
         current_date: "tomorrow".to_owned(),
         ..Conversation::default()
     };
+    let tools = |names: &[&str]| {
+        let tool = |name: &&str| Tool { name: (*name).to_owned(), ..Tool::default() };
+        let tools = names.iter().map(tool).collect();
+        let messages = vec![message(Role::User, "Hi")];
+        conversation(Conversation { messages, tools, ..Conversation::default() })
+    };
     let table = [
+        (tools(&["bad\"name>"]), "conversation.tools[0].name", "A-Z"),
+        (tools(&["count", "count"]), "conversation.tools[1].name", "rename"),
         (ChatRequest::default(), "conversation.messages", "at least one"),
         (
             conversation(Conversation { messages: vec![wizard], ..Conversation::default() }),
@@ -184,6 +192,20 @@ async fn grpc_tells_what_is_missing_or_too_long() {
     let status = client.generate(request).await.expect_err("an unknown token");
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().contains("prompt_ids: found token 5000"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn grpc_tells_the_sender_of_a_message_it_cannot_read() {
+    // A conversation, a message, a part and its text by their field numbers; the text is not UTF-8.
+    let body = [0x12, 8, 0x0a, 6, 0x12, 4, 0x0a, 2, b'a', 0xff].to_vec();
+    let server = Running::start(app(Script::default())).await;
+    let mut client = tonic::client::Grpc::new(channel(&server.grpc).await);
+    client.ready().await.expect("a server");
+    let path = "/muse.v1.ChatService/Chat".parse().expect("a path");
+    let reply = client.server_streaming(Request::new(body), path, RawCodec).await;
+    let status = reply.expect_err("not a message");
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    assert!(status.message().contains("text in UTF-8"), "{}", status.message());
 }
 
 #[tokio::test]

@@ -1,0 +1,55 @@
+//! How messages travel: as protobuf, with one answer of its own to bytes that are none.
+
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{DecodeBuf, Decoder};
+use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+
+/// The protobuf codec of tonic, except that a message that cannot be read (a text that is not
+/// UTF-8, a field of another type) is its sender's fault: `INVALID_ARGUMENT`, not `INTERNAL`.
+#[derive(Clone, Debug)]
+pub struct Codec<T, U>(ProstCodec<T, U>);
+
+impl<T, U> Default for Codec<T, U> {
+    fn default() -> Self {
+        Self(ProstCodec::default())
+    }
+}
+
+impl<T, U> tonic::codec::Codec for Codec<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = Reader<U>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        self.0.encoder()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        Reader(self.0.decoder())
+    }
+}
+
+/// Reads messages.
+#[derive(Clone, Debug)]
+pub struct Reader<U>(ProstDecoder<U>);
+
+impl<U: Message + Default> Decoder for Reader<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        self.0.decode(bytes).map_err(|status| {
+            Status::invalid_argument(format!(
+                "the message is not what muse.v1 defines: {}; build it from the published .proto \
+                 files, with text in UTF-8",
+                status.message()
+            ))
+        })
+    }
+}
