@@ -6,4 +6,6 @@ mod drain;
 mod fake;
 mod grpc;
 mod http;
+#[cfg(all(feature = "cpu", feature = "nano"))]
+mod nano;
 mod refusals;
