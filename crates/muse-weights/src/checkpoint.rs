@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::folder::SourceFile;
 use crate::gguf::{self, GgufModel, Header};
-use crate::hf::HfModel;
+use crate::hf::{HfFolder, HfModel};
 use crate::layout::{Dialect, parts};
 use crate::map::Bytes;
 use crate::tensor::{Entry, Matched, matched};
@@ -24,18 +24,19 @@ pub struct Checkpoint {
     files: Vec<SourceFile>,
     spec: CheckpointSpec,
     generation: GenerationDefaults,
-    vocabulary: VocabularySource,
+    origin: Origin,
     infos: Vec<TensorInfo>,
     entries: Vec<Entry>,
     by_name: HashMap<String, usize>,
     ignored: Vec<String>,
 }
 
+/// What a checkpoint was, beyond spec and tensors.
 #[derive(Debug)]
-enum VocabularySource {
-    /// tokenizer.json.
-    HuggingFace(Option<SourceFile>),
-    /// The keys of the first file.
+pub(crate) enum Origin {
+    /// A folder with tokenizer.json and a chat template, or without.
+    HuggingFace { tokenizer: Option<SourceFile>, chat_template: Option<String> },
+    /// GGUF files: the keys of the first one.
     Gguf(Header),
 }
 
@@ -77,8 +78,9 @@ impl Checkpoint {
                 let HfModel { spec, generation, qk_scale } = folder.model()?;
                 let parts = parts(Dialect::HuggingFace, &spec, qk_scale, &|_| false);
                 let matched = matched(&folder.path, &folder.files, &folder.tensors, parts)?;
-                let vocabulary = VocabularySource::HuggingFace(folder.tokenizer);
-                Ok(Self::new(folder.path, folder.files, spec, generation, vocabulary, matched))
+                let HfFolder { path, files, tokenizer, chat_template, .. } = *folder;
+                let origin = Origin::HuggingFace { tokenizer, chat_template };
+                Ok(Self::new(path, files, spec, generation, origin, matched))
             }
             Files::Gguf(gguf) => {
                 let GgufModel { spec, generation } = gguf.model()?;
@@ -87,8 +89,8 @@ impl Checkpoint {
                 let parts = parts(Dialect::Gguf, &spec, 1.0, &|name| names.contains(name));
                 let path = gguf.files[0].name.clone();
                 let matched = matched(&path, &gguf.files, &gguf.tensors, parts)?;
-                let vocabulary = VocabularySource::Gguf(gguf.header);
-                Ok(Self::new(path, gguf.files, spec, generation, vocabulary, matched))
+                let origin = Origin::Gguf(gguf.header);
+                Ok(Self::new(path, gguf.files, spec, generation, origin, matched))
             }
         }
     }
@@ -98,12 +100,50 @@ impl Checkpoint {
         files: Vec<SourceFile>,
         spec: CheckpointSpec,
         generation: GenerationDefaults,
-        vocabulary: VocabularySource,
+        origin: Origin,
         matched: Matched,
     ) -> Self {
         let Matched { infos, entries, ignored } = matched;
         let by_name = index(&infos);
-        Self { path, files, spec, generation, vocabulary, infos, entries, by_name, ignored }
+        Self { path, files, spec, generation, origin, infos, entries, by_name, ignored }
+    }
+
+    /// The path, as messages call it.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// A tensor's bytes, by this crate's errors.
+    pub(crate) fn located(&self, name: &str) -> Result<WeightView<'_>> {
+        let Some(&i) = self.by_name.get(name) else {
+            return Err(Error::Tensor {
+                file: self.path.clone(),
+                tensor: name.to_owned(),
+                found: "no such tensor".to_owned(),
+                expected: "one of the checkpoint's tensors".to_owned(),
+            });
+        };
+        let info = &self.infos[i];
+        Ok(WeightView {
+            name: &info.name,
+            format: info.format,
+            rows: info.rows,
+            cols: info.cols,
+            bytes: self.entries[i].read(&self.files, info),
+        })
+    }
+
+    /// Keys of the GGUF file with their types and values as the file has them.
+    pub(crate) fn encoded_keys<'a>(
+        &'a self,
+        header: &'a Header,
+    ) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        let bytes = &self.files[0].bytes;
+        header.places.iter().map(|(key, place)| (key.as_str(), &bytes[place.clone()]))
     }
 }
 
@@ -121,11 +161,11 @@ impl WeightSource for Checkpoint {
     }
 
     fn vocabulary(&self) -> muse_core::Result<Option<Vocabulary>> {
-        match &self.vocabulary {
-            VocabularySource::HuggingFace(file) => {
-                Ok(file.as_ref().map(|file| Vocabulary::HuggingFace(file.bytes.to_vec())))
+        match &self.origin {
+            Origin::HuggingFace { tokenizer, .. } => {
+                Ok(tokenizer.as_ref().map(|file| Vocabulary::HuggingFace(file.bytes.to_vec())))
             }
-            VocabularySource::Gguf(header) => Ok(gguf::vocabulary(&self.files[0], header)?),
+            Origin::Gguf(header) => Ok(gguf::vocabulary(&self.files[0], header)?),
         }
     }
 
@@ -134,22 +174,6 @@ impl WeightSource for Checkpoint {
     }
 
     fn weight(&self, name: &str) -> muse_core::Result<WeightView<'_>> {
-        let Some(&i) = self.by_name.get(name) else {
-            return Err(Error::Tensor {
-                file: self.path.clone(),
-                tensor: name.to_owned(),
-                found: "no such tensor".to_owned(),
-                expected: "one of the checkpoint's tensors".to_owned(),
-            }
-            .into());
-        };
-        let info = &self.infos[i];
-        Ok(WeightView {
-            name: &info.name,
-            format: info.format,
-            rows: info.rows,
-            cols: info.cols,
-            bytes: self.entries[i].read(&self.files, info),
-        })
+        Ok(self.located(name)?)
     }
 }

@@ -15,6 +15,13 @@ pub enum Error {
         /// What the system said.
         source: Arc<std::io::Error>,
     },
+    /// The operating system would not take the file.
+    Write {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: Arc<std::io::Error>,
+    },
     /// The path is neither a HuggingFace folder nor a GGUF file, or lacks a part of one.
     NotACheckpoint {
         /// The path.
@@ -85,6 +92,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read { file, source } => write!(f, "{file}: cannot be read: {source}"),
+            Self::Write { file, source } => write!(f, "{file}: cannot be written: {source}"),
             Self::NotACheckpoint { path, found, expected } => {
                 write!(f, "{path}: found {found}, expected {expected}")
             }
@@ -108,7 +116,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Read { source, .. } => Some(source.as_ref()),
+            Self::Read { source, .. } | Self::Write { source, .. } => Some(source.as_ref()),
             _ => None,
         }
     }
@@ -118,7 +126,9 @@ impl From<Error> for muse_core::Error {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         match error {
-            Error::Read { .. } | Error::NotACheckpoint { .. } => Self::Invalid(message),
+            Error::Read { .. } | Error::Write { .. } | Error::NotACheckpoint { .. } => {
+                Self::Invalid(message)
+            }
             Error::Variant { .. } | Error::Format { .. } => Self::Unsupported(message),
             Error::Malformed { .. } | Error::Key { .. } | Error::Tensor { .. } => {
                 Self::Corrupt(message)

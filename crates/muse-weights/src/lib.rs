@@ -31,8 +31,13 @@ mod report;
 mod safetensors;
 mod settings;
 mod tensor;
+mod write;
 
 pub use checkpoint::Checkpoint;
 pub use error::Error;
 pub use map::Bytes;
 pub use report::{FormatShare, Report, TokenizerFacts, inspect};
+pub use write::{
+    GgufKeys, GgufTensor, GgufValue, GgufWriter, Imatrix, ModelKind, Progress, Recipe, Written,
+    quantize,
+};

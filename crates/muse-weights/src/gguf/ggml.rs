@@ -106,6 +106,12 @@ const IK: &[(u32, &str)] = &[
     (399, "Q8_K_R8"),
 ];
 
+/// The id of a format.
+pub(crate) fn format_id(format: Format) -> u32 {
+    let id = READ.iter().find(|(_, read)| *read == format).map(|(id, _)| *id);
+    id.expect("every format has an id, as a test says")
+}
+
 /// What an id means, and the values and bytes of a block where known.
 pub(super) fn encoding(id: u32) -> (Encoding, Option<(usize, usize)>) {
     if let Some(&(_, format)) = READ.iter().find(|(known, _)| *known == id) {

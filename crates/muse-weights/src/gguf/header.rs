@@ -29,7 +29,7 @@ pub(super) enum Value {
 }
 
 /// Ids of value types.
-pub(super) mod kind {
+pub(crate) mod kind {
     pub(crate) const U8: u32 = 0;
     pub(crate) const I8: u32 = 1;
     pub(crate) const U16: u32 = 2;
@@ -50,6 +50,8 @@ pub(super) mod kind {
 pub(crate) struct Header {
     pub(crate) version: u32,
     pub(super) keys: HashMap<String, Value>,
+    /// Where the type and the value of each key are, in the file's order.
+    pub(crate) places: Vec<(String, Range<usize>)>,
 }
 
 /// Reads a file's header and checks that its tensors lie in it side by side.
@@ -61,9 +63,10 @@ pub(crate) fn parse(file: &SourceFile, index: usize) -> Result<(Header, Vec<RawT
     // has a name's length, a type and a byte of value.
     let tensor_count = cursor.count(24, "tensor count")?;
     let key_count = cursor.count(13, "key count")?;
-    let mut keys = HashMap::new();
+    let (mut keys, mut places) = (HashMap::new(), Vec::new());
     for _ in 0..key_count {
         let name = name(&mut cursor, "name of a key")?;
+        let start = cursor.at();
         let value = value(&mut cursor, &name)?;
         if keys.contains_key(&name) {
             return Err(Error::Key {
@@ -73,6 +76,7 @@ pub(crate) fn parse(file: &SourceFile, index: usize) -> Result<(Header, Vec<RawT
                 expected: "each key once".to_owned(),
             });
         }
+        places.push((name.clone(), start..cursor.at()));
         keys.insert(name, value);
     }
     let alignment = alignment(file, &keys)?;
@@ -83,7 +87,7 @@ pub(crate) fn parse(file: &SourceFile, index: usize) -> Result<(Header, Vec<RawT
     let data_at = cursor.at().next_multiple_of(alignment);
     let tensors = locate(file, described, data_at, alignment)?;
     refuse_duplicates(&file.name, &tensors)?;
-    Ok((Header { version, keys }, tensors))
+    Ok((Header { version, keys, places }, tensors))
 }
 
 fn version(cursor: &mut Cursor<'_>) -> Result<u32> {

@@ -4,6 +4,7 @@ mod cursor;
 mod drafter;
 mod ggml;
 mod header;
+mod imatrix;
 mod keys;
 mod split;
 mod text;
@@ -17,8 +18,11 @@ use crate::folder::{Folder, SourceFile};
 use crate::raw::RawTensor;
 use crate::settings::Settings;
 
-pub(crate) use header::Header;
+pub(crate) use ggml::format_id;
+pub(crate) use header::{Header, kind};
+pub(crate) use imatrix::ImatrixFile;
 pub(crate) use keys::Keys;
+pub(crate) use text::POST_NORM_EPS;
 
 /// A model's files with their tensors.
 pub(crate) struct GgufFiles {

@@ -9,7 +9,7 @@ use crate::settings::{Settings, check_heads, most};
 
 /// Of the norms after attention and after the feed-forward: a constant of the architecture that
 /// files do not store.
-const POST_NORM_EPS: f32 = 1e-8;
+pub(crate) const POST_NORM_EPS: f32 = 1e-8;
 /// A layer in so many is full where a file does not say.
 const DEFAULT_PERIOD: u64 = 4;
 

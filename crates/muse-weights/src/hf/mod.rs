@@ -33,8 +33,8 @@ pub(crate) struct HfFolder {
     pub(crate) generation: Option<Object>,
     pub(crate) preprocessor: Option<Object>,
     pub(crate) tokenizer: Option<SourceFile>,
-    /// Bytes of the chat template, if the folder has one.
-    pub(crate) chat_template: Option<usize>,
+    /// The chat template, if the folder has one.
+    pub(crate) chat_template: Option<String>,
 }
 
 /// What config.json says, beyond the spec, about how tensors become canonical.
@@ -72,14 +72,14 @@ impl HfFolder {
     }
 }
 
-fn chat_template(folder: &mut Folder) -> Result<Option<usize>> {
+fn chat_template(folder: &mut Folder) -> Result<Option<String>> {
     if let Some(file) = folder.take("chat_template.jinja")? {
-        return Ok(Some(file.bytes.len()));
+        return Ok(Some(String::from_utf8_lossy(&file.bytes).into_owned()));
     }
     let Some(file) = folder.take("tokenizer_config.json")? else { return Ok(None) };
-    // Only reports want it, and some files hold a list of templates: nothing to refuse one for.
+    // Nothing here renders it, and some files hold a list of templates: nothing to refuse one for.
     let template = Object::parse(&file).and_then(|config| config.text("chat_template"));
-    Ok(template.ok().flatten().map(|template| template.len()))
+    Ok(template.ok().flatten())
 }
 
 /// Says so when a folder that lacks a file holds GGUF files instead.

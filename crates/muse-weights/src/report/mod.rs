@@ -102,7 +102,7 @@ fn of_folder(folder: &HfFolder) -> Report {
     let architecture = folder.config.text("model_type").ok().flatten().unwrap_or_default();
     let mut tokenizer = folder.tokenizer.as_ref().map(tokenizer_json);
     if let Some(tokenizer) = &mut tokenizer {
-        tokenizer.chat_template = folder.chat_template;
+        tokenizer.chat_template = folder.chat_template.as_ref().map(String::len);
     }
     let mut notes = Vec::new();
     if folder.generation.is_none() {

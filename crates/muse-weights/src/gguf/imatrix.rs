@@ -1,0 +1,75 @@
+//! The container of an importance matrix: a GGUF file of F32 tensors.
+
+use std::path::Path;
+
+use muse_core::quant::Format;
+
+use super::header::parse;
+use crate::error::{Error, Result, shown};
+use crate::folder::SourceFile;
+use crate::map::Bytes;
+use crate::raw::{Encoding, RawTensor};
+
+/// An open file.
+pub(crate) struct ImatrixFile {
+    file: SourceFile,
+    tensors: Vec<RawTensor>,
+}
+
+impl ImatrixFile {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = SourceFile { name: path.display().to_string(), bytes: Bytes::map(path)? };
+        if !file.bytes.starts_with(b"GGUF") {
+            return Err(Error::Malformed {
+                file: file.name,
+                place: "magic".to_owned(),
+                found: "no GGUF file".to_owned(),
+                expected: "an importance matrix as GGUF; turn one of the older form into it with \
+                           `llama-imatrix --in-file OLD -o NEW.gguf`"
+                    .to_owned(),
+            });
+        }
+        let (_, tensors) = parse(&file, 0)?;
+        let imatrix = Self { file, tensors };
+        if !imatrix.tensors.iter().any(|tensor| tensor.name.ends_with(".in_sum2")) {
+            return Err(Error::Malformed {
+                file: imatrix.file.name,
+                place: "tensors".to_owned(),
+                found: "none named `*.in_sum2`".to_owned(),
+                expected: "an importance matrix, as llama-imatrix writes it".to_owned(),
+            });
+        }
+        Ok(imatrix)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.file.name
+    }
+
+    /// The tensors of that ending, without it.
+    pub(crate) fn floats(&self, ending: &str) -> Result<Vec<(String, Vec<f32>)>> {
+        let named = |tensor: &RawTensor| {
+            let name = tensor.name.strip_suffix(ending)?.to_owned();
+            Some(self.values(tensor).map(|values| (name, values)))
+        };
+        self.tensors.iter().filter_map(named).collect()
+    }
+
+    pub(crate) fn float(&self, name: &str) -> Result<Option<Vec<f32>>> {
+        let tensor = self.tensors.iter().find(|tensor| tensor.name == name);
+        tensor.map(|tensor| self.values(tensor)).transpose()
+    }
+
+    fn values(&self, tensor: &RawTensor) -> Result<Vec<f32>> {
+        if tensor.encoding != Encoding::Known(Format::F32) {
+            return Err(Error::Tensor {
+                file: self.file.name.clone(),
+                tensor: shown(&tensor.name),
+                found: tensor.encoding.name().to_owned(),
+                expected: "F32".to_owned(),
+            });
+        }
+        let words = self.file.bytes[tensor.range.clone()].as_chunks::<4>().0;
+        Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+    }
+}

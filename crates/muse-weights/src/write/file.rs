@@ -1,0 +1,152 @@
+//! A GGUF file as it is written: the header at once, then the bytes of one tensor after the other,
+//! under another name until it is complete.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use muse_core::quant::Format;
+
+use super::keys::{GgufKeys, GgufValue};
+use crate::error::{Error, Result};
+use crate::gguf;
+
+/// What files are aligned to unless a key says otherwise.
+const ALIGNMENT: usize = 32;
+
+/// A tensor to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GgufTensor {
+    /// Its name.
+    pub name: String,
+    /// Format of its bytes.
+    pub format: Format,
+    /// Its shape, outermost dimension first; the last one is whole blocks of the format.
+    pub shape: Vec<usize>,
+}
+
+impl GgufTensor {
+    /// Bytes of the tensor.
+    pub fn bytes(&self) -> usize {
+        self.format.bytes_for(self.shape.iter().product())
+    }
+}
+
+/// Writes a GGUF file. Until [`GgufWriter::finish`], the file has another name in the same folder;
+/// it is removed when the writer is dropped before.
+#[derive(Debug)]
+pub struct GgufWriter {
+    path: PathBuf,
+    partial: Partial,
+    file: File,
+    /// Bytes left of the tensor at hand.
+    left: usize,
+    /// Lengths of the tensors behind it, the last one first.
+    lengths: Vec<usize>,
+    written: u64,
+}
+
+/// A file to be removed unless it got its name.
+#[derive(Debug)]
+struct Partial(Option<PathBuf>);
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // Nobody is left to be told, and the name says what the file is.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl GgufWriter {
+    /// Begins a file with these keys and tensors.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when the system refuses.
+    ///
+    /// # Panics
+    /// When a tensor's rows are not whole blocks.
+    pub fn create(path: &Path, keys: &GgufKeys, tensors: &[GgufTensor]) -> Result<Self> {
+        let mut header = b"GGUF".to_vec();
+        3_u32.put(&mut header);
+        header.extend_from_slice(&(tensors.len() as u64).to_le_bytes());
+        header.extend_from_slice(&(keys.len() as u64).to_le_bytes());
+        keys.put(&mut header);
+        let mut offset = 0;
+        for tensor in tensors {
+            let width = tensor.shape.last().copied().unwrap_or(0);
+            let fits = width > 0 && width.is_multiple_of(tensor.format.block_values());
+            assert!(fits, "rows of {width} values as {} in {}", tensor.format, tensor.name);
+            tensor.name.put(&mut header);
+            (tensor.shape.len() as u32).put(&mut header);
+            for &dim in tensor.shape.iter().rev() {
+                header.extend_from_slice(&(dim as u64).to_le_bytes());
+            }
+            gguf::format_id(tensor.format).put(&mut header);
+            header.extend_from_slice(&(offset as u64).to_le_bytes());
+            offset += tensor.bytes().next_multiple_of(ALIGNMENT);
+        }
+        header.resize(header.len().next_multiple_of(ALIGNMENT), 0);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let partial = path.with_file_name(format!("{name}.{}.part", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).open(&partial);
+        let file = file.map_err(|source| refused(&partial, source))?;
+        let mut writer = Self {
+            path: path.to_owned(),
+            partial: Partial(Some(partial)),
+            file,
+            left: header.len(),
+            lengths: tensors.iter().rev().map(GgufTensor::bytes).collect(),
+            written: 0,
+        };
+        writer.write(&header)?;
+        Ok(writer)
+    }
+
+    /// Writes the next bytes of the tensor at hand.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when the system refuses.
+    ///
+    /// # Panics
+    /// When they reach into the next tensor.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        assert!(bytes.len() <= self.left, "{} bytes, {} are left", bytes.len(), self.left);
+        self.put(bytes)?;
+        self.left -= bytes.len();
+        if self.left == 0 {
+            let padding = self.written.next_multiple_of(ALIGNMENT as u64) - self.written;
+            self.put(&[0; ALIGNMENT][..padding as usize])?;
+            self.left = self.lengths.pop().unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.written += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|source| refused(&self.path, source))
+    }
+
+    /// Gives the file its name, once its bytes are on the disk. Says how many.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when the system refuses.
+    ///
+    /// # Panics
+    /// When tensors are missing.
+    pub fn finish(mut self) -> Result<u64> {
+        assert!(self.left == 0 && self.lengths.is_empty(), "every tensor is written");
+        let refused = |source| refused(&self.path, source);
+        self.file.sync_all().map_err(refused)?;
+        let partial = self.partial.0.as_ref().expect("not named yet");
+        std::fs::rename(partial, &self.path).map_err(refused)?;
+        self.partial.0 = None;
+        Ok(self.written)
+    }
+}
+
+fn refused(path: &Path, source: io::Error) -> Error {
+    Error::Write { file: path.display().to_string(), source: Arc::new(source) }
+}

@@ -1,0 +1,79 @@
+//! Importances of columns, as llama.cpp's llama-imatrix writes them.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::error::{Error, Result, shown};
+use crate::gguf::ImatrixFile;
+
+/// How much each input of a matrix matters: the mean of its square over a text.
+#[derive(Clone, Debug)]
+pub struct Imatrix {
+    name: String,
+    by_tensor: HashMap<String, Vec<f32>>,
+}
+
+impl Imatrix {
+    /// Reads a file in the GGUF form: tensors `NAME.in_sum2` and `NAME.counts`.
+    ///
+    /// # Errors
+    /// [`Error`] says what is wrong with the file, or that it is of the older form.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = ImatrixFile::open(path)?;
+        let mut by_tensor = HashMap::new();
+        for (name, sums) in file.floats(".in_sum2")? {
+            let counts = format!("{name}.counts");
+            let refuse = |tensor: &str, found: String, expected: &str| Error::Tensor {
+                file: file.name().to_owned(),
+                tensor: shown(tensor),
+                found,
+                expected: expected.to_owned(),
+            };
+            let count = match file.float(&counts)?.as_deref() {
+                Some([count]) if count.is_finite() && *count >= 0.0 => *count,
+                Some(other) => {
+                    let found = format!("{} counts", other.len());
+                    return Err(refuse(&counts, found, "one that is not negative"));
+                }
+                None => return Err(refuse(&counts, "no such tensor".to_owned(), "it")),
+            };
+            if let Some(sum) = sums.iter().find(|sum| !(sum.is_finite() && **sum >= 0.0)) {
+                let name = format!("{name}.in_sum2");
+                return Err(refuse(&name, sum.to_string(), "sums of squares"));
+            }
+            // A matrix that the text never reached says nothing.
+            if count > 0.0 {
+                by_tensor.insert(name, sums.into_iter().map(|sum| sum / count).collect());
+            }
+        }
+        Ok(Self { name: file.name().to_owned(), by_tensor })
+    }
+
+    /// The file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Matrices it knows.
+    pub fn len(&self) -> usize {
+        self.by_tensor.len()
+    }
+
+    /// Whether it knows none.
+    pub fn is_empty(&self) -> bool {
+        self.by_tensor.is_empty()
+    }
+
+    /// The importances of a matrix's columns, if it is known.
+    pub(super) fn columns(&self, tensor: &str, width: usize) -> Result<Option<&[f32]>> {
+        match self.by_tensor.get(tensor) {
+            Some(columns) if columns.len() != width => Err(Error::Tensor {
+                file: self.name.clone(),
+                tensor: shown(&format!("{tensor}.in_sum2")),
+                found: format!("{} columns", columns.len()),
+                expected: format!("{width}, as the model has: is it of another model?"),
+            }),
+            columns => Ok(columns.map(Vec::as_slice)),
+        }
+    }
+}

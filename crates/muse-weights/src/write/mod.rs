@@ -1,0 +1,18 @@
+//! Writing GGUF files: the container, the keys of a model, and a checkpoint in another format.
+
+mod describe;
+mod file;
+mod imatrix;
+mod keys;
+mod plan;
+mod quantize;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+pub use file::{GgufTensor, GgufWriter};
+pub use imatrix::Imatrix;
+pub use keys::{GgufKeys, GgufValue};
+pub use plan::ModelKind;
+pub use quantize::{Progress, Recipe, Written, quantize};
