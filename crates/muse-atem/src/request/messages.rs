@@ -79,17 +79,37 @@ fn recipient(message: &Fields<'_>) -> Result<Option<String>, RequestError> {
 }
 
 fn content(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Content, RequestError> {
+    let mut content = attached(message, media)?;
     match message.value("content") {
-        None => Ok(Vec::new()),
-        Some(Json::String(text)) => Ok(vec![Part::Text(text.clone())]),
+        None => {}
+        Some(Json::String(text)) => content.push(Part::Text(text.clone())),
         Some(Json::Array(parts)) => {
-            let parts = parts.iter().enumerate().map(|(i, value)| {
-                part(&Fields::of(value, message.path(&format!("content[{i}]")))?, media)
-            });
-            parts.collect()
+            for (i, value) in parts.iter().enumerate() {
+                let fields = Fields::of(value, message.path(&format!("content[{i}]")))?;
+                content.push(part(&fields, media)?);
+            }
         }
-        Some(other) => Err(wrong(message.path("content"), "a string or a list of parts", other)),
+        Some(other) => {
+            return Err(wrong(message.path("content"), "a string or a list of parts", other));
+        }
     }
+    Ok(content)
+}
+
+/// Pictures that some clients attach beside the text, as addresses or as bare base64.
+fn attached(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Content, RequestError> {
+    let mut content = Vec::new();
+    for (i, image) in message.list("images")?.unwrap_or_default().iter().enumerate() {
+        let path = message.path(&format!("images[{i}]"));
+        let Json::String(image) = image else { return Err(wrong(path, "a string", image)) };
+        let url = match image.contains(':') {
+            true => image.clone(),
+            false => format!("data:;base64,{image}"),
+        };
+        media.push(Media { kind: MediaKind::Image, url, path });
+        content.push(Part::Image);
+    }
+    Ok(content)
 }
 
 fn part(part: &Fields<'_>, media: &mut Vec<Media>) -> Result<Part, RequestError> {

@@ -1,0 +1,38 @@
+//! What the targets over answers share: a conversation with tools, and what was heard in one.
+
+use muse_core::contract::{Conversation, Heard, Piece, Tool};
+
+/// A conversation of some shape.
+pub fn conversation(shape: u8) -> Conversation {
+    let tool = |name: &str, properties: &str| Tool {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: format!("{{\"type\": \"object\", \"properties\": {{{properties}}}}}"),
+        strict: false,
+    };
+    let tools = vec![
+        tool("a", "\"n\": {\"type\": \"integer\"}, \"s\": {\"type\": \"string\"}"),
+        tool("b.c", "\"v\": {\"anyOf\": [{\"type\": \"number\"}, {\"type\": \"object\"}]}"),
+    ];
+    let tail = vec![Piece::Text(" to=a".to_owned()), Piece::Control("<|message|>")];
+    Conversation {
+        tools: if shape & 1 == 0 { tools } else { Vec::new() },
+        tail: if shape & 6 == 6 { tail } else { Vec::new() },
+        single_call: shape & 8 == 8,
+        ..Conversation::default()
+    }
+}
+
+/// Reasoning, content, calls and stops of all that was heard; ids of calls are random.
+pub fn heard(all: &[Heard]) -> (String, String, Vec<(String, String)>, Vec<String>) {
+    let mut joined = (String::new(), String::new(), Vec::new(), Vec::new());
+    for event in all {
+        match event {
+            Heard::Think(text) => joined.0.push_str(text),
+            Heard::Say(text) => joined.1.push_str(text),
+            Heard::Call(call) => joined.2.push((call.name.clone(), call.arguments.clone())),
+            Heard::StopText(text) => joined.3.push(text.clone()),
+        }
+    }
+    joined
+}

@@ -1,0 +1,46 @@
+//! What a model wrote, as token ids, is the input: two bytes a token, any order of text and marks.
+#![no_main]
+
+#[path = "../answers.rs"]
+mod answers;
+
+use std::sync::{Arc, LazyLock};
+
+use answers::{conversation, heard};
+use libfuzzer_sys::fuzz_target;
+use muse_atem::{TokenListener, Tokenizer};
+use muse_core::contract::{Heard, Listener, Token, Vocabulary};
+
+static NANO: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
+    let json = include_bytes!("../../../crates/muse-serve/assets/nano/target/tokenizer.json");
+    Tokenizer::new(Vocabulary::HuggingFace(json.to_vec())).expect("the embedded vocabulary")
+});
+
+fuzz_target!(|data: &[u8]| {
+    let Some((how, ids)) = data.split_first() else { return };
+    let conversation = conversation(how >> 1);
+    let tokens = ids.chunks_exact(2).map(|id| Token(u32::from(u16::from_le_bytes([id[0], id[1]]))));
+    let hear = |clear: bool| {
+        let mut listener = TokenListener::new(&conversation, &[], NANO.clone() as Arc<_>);
+        let (mut out, mut all) = (Vec::new(), Vec::new());
+        for token in tokens.clone() {
+            listener.hear(token, &mut out);
+            if clear {
+                all.append(&mut out);
+            }
+        }
+        listener.finish(how & 1 == 1, &mut out);
+        all.append(&mut out);
+        all
+    };
+    let all = hear(true);
+    // What was said is the same, whether or not it was taken away in between.
+    assert_eq!(heard(&hear(false)), heard(&all));
+    for event in &all {
+        if let Heard::Call(call) = event {
+            let arguments: serde_json::Value =
+                serde_json::from_str(&call.arguments).expect("arguments are JSON");
+            assert!(arguments.is_object());
+        }
+    }
+});
