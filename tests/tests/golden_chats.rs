@@ -3,8 +3,9 @@
 use muse_core::Result;
 use muse_core::contract::{KvType, Token};
 use muse_core::quant::Format;
+use muse_cpu::Cpu;
 use muse_tests::chats::{Chat, STOP, chats};
-use muse_tests::checkpoint::{Checkpoint, cpu};
+use muse_tests::checkpoint::{Checkpoint, cpu, fast_cpu};
 use muse_tests::run::{MAX_ROWS, Pair};
 
 const ROOM: usize = 400;
@@ -20,6 +21,7 @@ enum Drafts {
 
 /// Prompts in chunks of a size, drafted. What chats have in common runs once, in such chunks.
 fn check(
+    cpu: Cpu,
     checkpoint: &Checkpoint,
     kv: KvType,
     chunk: usize,
@@ -27,7 +29,7 @@ fn check(
     chats: &[Chat],
 ) -> Result<()> {
     let drafter = Some(&*checkpoint.drafter);
-    let mut pair = Pair::new(cpu(), &*checkpoint.target, drafter, kv, &[])?;
+    let mut pair = Pair::new(cpu, &*checkpoint.target, drafter, kv, &[])?;
     for Chat { name, prompt, ids, accepted, first_draft } in chats {
         let run = pair.resume(prompt)?;
         let drafted = pair.complete(run, chunk, 15, &STOP, ROOM)?;
@@ -42,24 +44,34 @@ fn check(
 
 #[test]
 fn prompts_in_chunks_of_64() -> Result<()> {
-    check(&Checkpoint::nano()?, KvType::F32, 64, Drafts::Equal, &chats())
+    check(cpu(), &Checkpoint::nano()?, KvType::F32, 64, Drafts::Equal, &chats())
 }
 
 #[test]
 fn prompts_in_chunks_of_7() -> Result<()> {
-    check(&Checkpoint::nano()?, KvType::F32, 7, Drafts::Equal, &chats())
+    check(cpu(), &Checkpoint::nano()?, KvType::F32, 7, Drafts::Equal, &chats())
 }
 
 #[test]
 fn prompts_in_chunks_of_1() -> Result<()> {
-    check(&Checkpoint::nano()?, KvType::F32, 1, Drafts::Equal, &chats())
+    check(cpu(), &Checkpoint::nano()?, KvType::F32, 1, Drafts::Equal, &chats())
 }
 
 #[test]
 fn other_cache_formats() -> Result<()> {
     let (nano, chats) = (Checkpoint::nano()?, chats());
     for kv in [KvType::Bf16, KvType::F16, KvType::Q8_0] {
-        check(&nano, kv, 64, Drafts::Free, &chats[..18])?;
+        check(cpu(), &nano, kv, 64, Drafts::Free, &chats[..18])?;
+    }
+    Ok(())
+}
+
+/// Packed weights with the activations they want: BF16, and Q8_0 made from it.
+#[test]
+fn packed_weights_keep_the_text() -> Result<()> {
+    for kind in ["bf16", "q8_0"] {
+        let checkpoint = Checkpoint::nano_gguf(kind)?;
+        check(fast_cpu(), &checkpoint, KvType::Bf16, 64, Drafts::Free, &chats())?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ const LINE_BYTES: usize = 64;
 /// Plain numbers for which all zero bits are the value zero.
 pub(crate) trait Plain: Copy + Send + Sync + 'static {}
 impl Plain for f32 {}
+impl Plain for i32 {}
 impl Plain for u8 {}
 
 /// A slice of fixed length on the heap.
@@ -41,6 +42,24 @@ impl<T: Plain> Aligned<T> {
         // SAFETY: `skip < LINE_BYTES` stays inside the allocation.
         let start = unsafe { base.add(skip) }.cast();
         Ok(Self { base, layout, start, len })
+    }
+}
+
+impl<T: Plain> Aligned<T> {
+    /// Makes room for `len` values at least; what was there is lost if there was too little.
+    pub(crate) fn reserve(&mut self, len: usize) -> Result<()> {
+        if self.len < len {
+            *self = Self::zeroed(len)?;
+        }
+        Ok(())
+    }
+}
+
+impl Aligned<f32> {
+    /// The memory as it is.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        // SAFETY: every byte of a number is a byte, and the length is the slice's own.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), size_of_val(&**self)) }
     }
 }
 

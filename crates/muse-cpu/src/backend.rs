@@ -13,7 +13,7 @@ use crate::buf::{Buf, Weight};
 use crate::kernels::elementwise::Pairs;
 use crate::kernels::{Isa, Kernels};
 use crate::kv::Kv;
-use crate::linear::linear;
+use crate::linear::Linear;
 use crate::pool::Pool;
 use crate::rotary::Rotary;
 use crate::split::chunks;
@@ -39,8 +39,11 @@ pub struct CpuOptions {
 #[derive(Debug)]
 pub struct Cpu {
     pool: Pool,
+    isa: Isa,
     kernels: Kernels,
+    linear: Linear,
     rotary: Rotary,
+    exact: bool,
 }
 
 impl Cpu {
@@ -66,9 +69,20 @@ impl Cpu {
         }
         Ok(Self {
             pool: Pool::new(threads)?,
+            isa,
             kernels: Kernels::new(isa),
+            linear: Linear::default(),
             rotary: Rotary::default(),
+            exact: false,
         })
+    }
+
+    /// The same with exact products: weights loaded from now on are multiplied with activations in
+    /// full precision, whatever their format, where otherwise quantized weights meet activations
+    /// of eight bits. Slower by far; it is what others are compared with.
+    #[must_use]
+    pub fn exact(self) -> Self {
+        Self { exact: true, ..self }
     }
 
     /// Runs an element-wise operation on the first `rows` rows.
@@ -138,7 +152,7 @@ impl Backend for Cpu {
     }
 
     fn load(&self, weight: WeightView<'_>) -> Result<Weight> {
-        Weight::load(&weight)
+        Weight::load(&weight, &self.pool, self.isa, self.exact)
     }
 
     fn alloc_kv(&self, shape: KvShape) -> Result<Kv> {
@@ -167,14 +181,13 @@ impl Backend for Cpu {
         for (&Token(id), out) in ids.iter().zip(out.chunks_exact_mut(cols)) {
             let id = id as usize;
             assert!(id < rows, "token {id} of a vocabulary of {rows}");
-            table.layout().format().decode(table.rows(id..id + 1), out);
+            table.decode_row(id, out);
         }
         Ok(())
     }
 
     fn linear(&self, x: &Buf, rows: usize, into: &mut [(&Weight, &mut Buf)]) -> Result<()> {
-        linear(&self.pool, &self.kernels, x, rows, into);
-        Ok(())
+        self.linear.run(&self.pool, &self.kernels, x, rows, into)
     }
 
     fn rms_norm(

@@ -5,9 +5,13 @@ use std::ops::Range;
 
 use muse_core::Result;
 use muse_core::contract::WeightView;
+use muse_core::quant::Format;
 
 use crate::aligned::Aligned;
+use crate::kernels::Isa;
 use crate::layout::Layout;
+use crate::pool::Pool;
+use crate::quant::{Kernels, Kind};
 
 /// A row-major `f32` matrix of activations.
 pub struct Buf {
@@ -50,52 +54,77 @@ impl fmt::Debug for Buf {
     }
 }
 
-/// A weight matrix `[rows, cols]` in the bytes of its format; kernels decode as they multiply.
+/// A weight matrix `[rows, cols]`.
 pub struct Weight {
-    layout: Layout,
+    format: Format,
     rows: usize,
     cols: usize,
-    bytes: Aligned<u8>,
+    store: Store,
+}
+
+/// How a weight lies in memory.
+pub(crate) enum Store {
+    /// In the bytes of the file, which kernels decode as they multiply.
+    Plain(Layout, Aligned<u8>),
+    /// In the bytes of the file, decoded band by band before kernels multiply.
+    Blocks(Aligned<u8>),
+    /// Repacked for integer products.
+    Packed(&'static Kind, Kernels, Aligned<u8>),
 }
 
 impl Weight {
-    /// Copies the bytes; a format no kernel reads in place is decoded to `f32`.
-    pub(crate) fn load(view: &WeightView<'_>) -> Result<Self> {
-        let (rows, cols) = (view.rows, view.cols);
-        let layout = Layout::of(view.format).unwrap_or(Layout::F32);
-        let expect = view.format.bytes_for(rows * cols);
+    /// Takes a weight over. `exact` keeps the bytes of the file, so that products have activations
+    /// in full precision.
+    pub(crate) fn load(view: &WeightView<'_>, pool: &Pool, isa: Isa, exact: bool) -> Result<Self> {
+        let &WeightView { format, rows, cols, .. } = view;
+        let expect = format.bytes_for(rows * cols);
         assert_eq!(view.bytes.len(), expect, "bytes of {} [{rows}, {cols}]", view.name);
-        let mut bytes = Aligned::zeroed(layout.format().bytes_for(rows * cols))?;
-        if layout.format() == view.format {
-            bytes.copy_from_slice(&view.bytes);
-        } else {
-            layout.encode(&view.to_f32(), &mut bytes);
-        }
-        Ok(Self { layout, rows, cols, bytes })
-    }
-
-    pub(crate) fn layout(&self) -> Layout {
-        self.layout
+        let packing = if exact { None } else { Kind::of(format, isa) };
+        let store = match (packing, Layout::of(format)) {
+            (Some((kind, kernels)), _) => Store::Packed(kind, kernels, kind.repack(view, pool)?),
+            (None, Some(layout)) => Store::Plain(layout, copied(&view.bytes)?),
+            (None, None) => Store::Blocks(copied(&view.bytes)?),
+        };
+        Ok(Self { format, rows, cols, store })
     }
 
     pub(crate) fn shape(&self) -> (usize, usize) {
         (self.rows, self.cols)
     }
 
-    /// Bytes of a row.
-    pub(crate) fn row_bytes(&self) -> usize {
-        self.layout.format().bytes_for(self.cols)
+    pub(crate) fn format(&self) -> Format {
+        self.format
     }
 
-    /// Bytes of rows `range`, side by side.
-    pub(crate) fn rows(&self, range: Range<usize>) -> &[u8] {
-        let width = self.row_bytes();
-        &self.bytes[range.start * width..range.end * width]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
+
+    /// Bytes of rows `range` of a weight that kept those of the file.
+    pub(crate) fn file_rows<'a>(&self, bytes: &'a [u8], range: Range<usize>) -> &'a [u8] {
+        let width = self.format.bytes_for(self.cols);
+        &bytes[range.start * width..range.end * width]
+    }
+
+    /// Decodes a row.
+    pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) {
+        match &self.store {
+            Store::Plain(_, bytes) | Store::Blocks(bytes) => {
+                self.format.decode(self.file_rows(bytes, row..row + 1), out);
+            }
+            Store::Packed(kind, _, packed) => kind.decode_row(packed, row, out),
+        }
+    }
+}
+
+fn copied(bytes: &[u8]) -> Result<Aligned<u8>> {
+    let mut copy = Aligned::zeroed(bytes.len())?;
+    copy.copy_from_slice(bytes);
+    Ok(copy)
 }
 
 impl fmt::Debug for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Weight[{}, {}] {}", self.rows, self.cols, self.layout.format())
+        write!(f, "Weight[{}, {}] {}", self.rows, self.cols, self.format)
     }
 }

@@ -26,7 +26,9 @@ pub mod kernels;
 mod kv;
 mod layout;
 mod linear;
+mod peaks;
 mod pool;
+mod quant;
 mod rotary;
 mod split;
 
@@ -35,3 +37,4 @@ pub use buf::{Buf, Weight};
 pub use kernels::Isa;
 pub use kv::Kv;
 pub use layout::Layout;
+pub use peaks::Peaks;

@@ -33,7 +33,7 @@ pub fn scale_minimum(bytes: &[u8], i: usize) -> (u8, u8) {
 }
 
 /// Nibble `j` of 256 where 32 bytes hold one group low and the next one high.
-pub(super) fn nibble_of_groups(bytes: &[u8], j: usize) -> u8 {
+pub fn nibble_of_groups(bytes: &[u8], j: usize) -> u8 {
     bytes[j / 64 * 32 + j % 32] >> (4 * (j / 32 % 2)) & 15
 }
 

@@ -19,6 +19,12 @@ pub enum Level {
     /// AVX-512 F, BW, DQ and VL, on top of the former.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// AVX-512 with products of bytes.
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+    /// AVX-512 with products of bytes and of the upper halves of floats.
+    #[cfg(target_arch = "x86_64")]
+    Bf16,
     /// Advanced SIMD, which every 64-bit ARM has.
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -54,6 +60,10 @@ impl Isa {
             Level::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Level::Vnni => "avx512vnni",
+            #[cfg(target_arch = "x86_64")]
+            Level::Bf16 => "avx512bf16",
             #[cfg(target_arch = "aarch64")]
             Level::Neon => "neon",
         }
@@ -80,6 +90,12 @@ fn detect() -> Vec<Level> {
             && is_x86_feature_detected!("avx512vl")
         {
             found.push(Level::Avx512);
+            if is_x86_feature_detected!("avx512vnni") {
+                found.push(Level::Vnni);
+                if is_x86_feature_detected!("avx512bf16") {
+                    found.push(Level::Bf16);
+                }
+            }
         }
     }
     found

@@ -8,9 +8,12 @@ mod plain;
 mod simd;
 
 pub mod elementwise;
+pub mod halves;
 pub mod linear;
 pub mod mix;
 pub mod norm;
+pub mod quantize;
+pub mod read;
 pub mod rope;
 pub mod softmax;
 
@@ -24,6 +27,8 @@ pub(crate) struct Kernels {
     linear: [linear::Linear; 4],
     mix: [mix::Mix; 4],
     pub(crate) norm: norm::Norm,
+    pub(crate) quantize: quantize::Quantize,
+    pub(crate) halves: halves::Halves,
     pub(crate) rotate: rope::Rotate,
     pub(crate) soften: softmax::Soften,
     pub(crate) gate: elementwise::Pairs,
@@ -38,6 +43,8 @@ impl Kernels {
             linear: Layout::ALL.map(|layout| linear::select(isa, layout)),
             mix: Layout::ALL.map(|layout| mix::select(isa, layout)),
             norm: norm::select(isa),
+            quantize: quantize::select(isa),
+            halves: halves::select(isa),
             rotate: rope::select(isa),
             soften: softmax::select(isa),
             gate: elementwise::gate::select(isa),

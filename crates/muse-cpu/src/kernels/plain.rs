@@ -29,7 +29,9 @@ macro_rules! per_isa {
                 #[cfg(target_arch = "x86_64")]
                 $crate::kernels::Level::Avx2 => avx2,
                 #[cfg(target_arch = "x86_64")]
-                $crate::kernels::Level::Avx512 => avx512,
+                $crate::kernels::Level::Avx512
+                | $crate::kernels::Level::Vnni
+                | $crate::kernels::Level::Bf16 => avx512,
                 // Every 64-bit ARM has it: plain loops are compiled for it already.
                 #[cfg(target_arch = "aarch64")]
                 $crate::kernels::Level::Neon => $body,

@@ -33,7 +33,7 @@ fn compiled<const LAYOUT: u8>(isa: Isa) -> Mix {
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => avx2::mix::<LAYOUT>,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => avx512::mix::<LAYOUT>,
+        Level::Avx512 | Level::Vnni | Level::Bf16 => avx512::mix::<LAYOUT>,
         #[cfg(target_arch = "aarch64")]
         Level::Neon => neon::mix::<LAYOUT>,
     }

@@ -1,0 +1,135 @@
+//! Times matrix products of every format as a model runs them, and says which share of the
+//! machine's ceilings they reach. `--smoke` only shows that it runs; a format's name restricts the
+//! run to it, `--threads N` sets the threads.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use muse_core::contract::{Backend, WeightView};
+use muse_core::quant::Format;
+use muse_cpu::{Cpu, CpuOptions, Peaks, Weight};
+
+/// The real model's width, and weight rows of a product.
+const K: usize = 6656;
+const N: usize = 2048;
+const ROWS: [usize; 7] = [1, 2, 4, 8, 16, 32, 512];
+/// Bytes of weights that products go through in turn, so that one row reads them from memory.
+const WEIGHTS: usize = 192 << 20;
+
+struct Options {
+    smoke: bool,
+    threads: usize,
+    formats: Vec<Format>,
+}
+
+fn options() -> Options {
+    let mut options = Options { smoke: false, threads: 2, formats: Vec::new() };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--smoke" => options.smoke = true,
+            "--threads" => {
+                let threads = arguments.next().and_then(|n| n.parse().ok());
+                options.threads = threads.expect("--threads wants a number");
+            }
+            name => options.formats.extend(Format::ALL.iter().filter(|f| f.name() == name)),
+        }
+    }
+    if options.formats.is_empty() {
+        options.formats.extend(Format::ALL);
+    }
+    options
+}
+
+fn main() {
+    let Options { smoke, threads, formats } = options();
+    let time = Duration::from_millis(if smoke { 1 } else { 300 });
+    let peaks = Peaks::measure(threads, time).expect("memory");
+    let giga = |rate: Option<f64>| rate.map_or("none".into(), |rate| format!("{:.0}", rate * 1e-9));
+    println!("{threads} threads: memory {:.1} GB/s", peaks.read * 1e-9);
+    println!("int8 {} bf16 {} GOP/s", giga(peaks.int8), giga(peaks.bf16));
+    println!("f32 {} GFLOP/s", giga(Some(peaks.f32)));
+    println!("{:<8} {:>5} {:>10} {:>8} {:>8} shares", "format", "rows", "µs", "GB/s", "GOP/s");
+    for format in formats {
+        run(format, threads, time, smoke, &peaks);
+    }
+}
+
+/// Time of one thread is what it ran, so that others on the machine do not count; that of several
+/// is what passed.
+enum Clock {
+    Ran(f64),
+    Passed(Instant),
+}
+
+impl Clock {
+    fn now(threads: usize) -> Self {
+        if threads == 1 { Self::Ran(ran()) } else { Self::Passed(Instant::now()) }
+    }
+
+    fn elapsed(&self) -> f64 {
+        match self {
+            Self::Ran(start) => ran() - start,
+            Self::Passed(start) => start.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+/// Seconds this thread ran.
+fn ran() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `time`, which is there.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(status, 0, "threads have a clock");
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+fn run(format: Format, threads: usize, time: Duration, smoke: bool, peaks: &Peaks) {
+    let cpu = Cpu::new(CpuOptions { threads: Some(threads) }).expect("threads");
+    let (k, n) = if smoke { (512, 64) } else { (K, N) };
+    let bytes = format.bytes_for(n * k);
+    let count = if smoke { 1 } else { WEIGHTS / bytes };
+    // Bytes of 0x3c are moderate scales in every format; the values do not change the time.
+    let file = vec![0x3c; bytes];
+    let weights: Vec<Weight> = (0..count)
+        .map(|_| {
+            let bytes = file.as_slice().into();
+            let view = WeightView { name: "bench", format, rows: n, cols: k, bytes };
+            cpu.load(view).expect("memory")
+        })
+        .collect();
+    for rows in ROWS {
+        let (mut x, mut y) =
+            (cpu.alloc(rows, k).expect("memory"), cpu.alloc(rows, n).expect("memory"));
+        let values: Vec<f32> =
+            (0..rows * k).map(|i| (i * 7919 % 1009) as f32 / 504.5 - 1.0).collect();
+        cpu.write(&mut x, 0, &values).expect("write");
+        let (started, mut next) = (Instant::now(), 0);
+        let mut best = f64::INFINITY;
+        loop {
+            let round = Clock::now(threads);
+            let weight = &weights[next % count];
+            cpu.linear(&x, rows, &mut [(black_box(weight), &mut y)]).expect("linear");
+            best = best.min(round.elapsed());
+            next += 1;
+            if started.elapsed() >= time && (smoke || next >= 5) {
+                break;
+            }
+        }
+        let (read, ops) = (bytes as f64 / best, 2.0 * (rows * n * k) as f64 / best);
+        let arithmetic = match format {
+            Format::F32 | Format::F16 => peaks.f32,
+            Format::Bf16 => peaks.bf16.unwrap_or(peaks.f32),
+            _ => peaks.int8.unwrap_or(peaks.f32),
+        };
+        println!(
+            "{:<8} {rows:>5} {:>10.1} {:>8.2} {:>8.0} {:>4.0} % of memory {:>4.0} % of arithmetic",
+            format.name(),
+            best * 1e6,
+            read * 1e-9,
+            ops * 1e-9,
+            100.0 * read / peaks.read,
+            100.0 * ops / arithmetic,
+        );
+    }
+}

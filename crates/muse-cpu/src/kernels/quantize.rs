@@ -1,0 +1,107 @@
+//! Activations as bytes: blocks of values with a scale, and sums of groups of them.
+
+use super::plain::per_isa;
+
+/// Added and taken away again, it rounds a small `f32` to an integer and leaves it in the low bits.
+const ROUND: f32 = 12_582_912.0;
+/// The largest number.
+const MOST: f32 = 127.0;
+
+/// Quantizes `k` values by blocks of `block` into words: `k / 4` of four numbers, the first in the
+/// lowest bits; `k / block` of scales, as bits; minus the sums of 16 numbers each; minus those of
+/// 32 each. A scale is `max |x| / 127`, numbers are rounded to nearest. What is not a number or is
+/// infinite makes its block's scale so.
+pub type Quantize = fn(x: &[f32], block: usize, words: &mut [i32]);
+
+per_isa!(Quantize = fn(x: &[f32], block: usize, words: &mut [i32]), quantize);
+
+#[inline(always)]
+fn quantize(x: &[f32], block: usize, words: &mut [i32]) {
+    let k = x.len();
+    let (numbers, rest) = words.split_at_mut(k / 4);
+    let (scales, rest) = rest.split_at_mut(k / block);
+    let (sums_16, sums_32) = rest.split_at_mut(k / 16);
+    let (numbers, sums) = (numbers.as_chunks_mut::<8>().0, sums_16.as_chunks_mut::<2>().0);
+    for (b, x) in x.chunks_exact(block).enumerate() {
+        // Bits of positive numbers are ordered like the numbers, and those of NaN come last.
+        let mut tops = [0_u32; 32];
+        for x in x.as_chunks::<32>().0 {
+            for (top, x) in tops.iter_mut().zip(x) {
+                *top = (x.to_bits() & 0x7fff_ffff).max(*top);
+            }
+        }
+        let largest = f32::from_bits(tops.into_iter().fold(0, u32::max));
+        // Below this the quotient could overflow; such values are zero beside any others.
+        let inverse = if largest < 1e-30 { 0.0 } else { MOST / largest };
+        scales[b] = (largest / MOST).to_bits() as i32;
+        for (i, x) in x.as_chunks::<32>().0.iter().enumerate() {
+            let at = b * (block / 32) + i;
+            let rounded = x.map(|x| (x * inverse + ROUND).to_bits() as i32 as i8);
+            for (word, four) in numbers[at].iter_mut().zip(rounded.as_chunks::<4>().0) {
+                *word = i32::from_le_bytes(four.map(|number| number as u8));
+            }
+            let (first, second) = rounded.split_at(16);
+            let sum = |half: &[i8]| half.iter().map(|&number| i32::from(number)).sum::<i32>();
+            sums[at] = [-sum(first), -sum(second)];
+            sums_32[at] = sums[at][0] + sums[at][1];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(x: &[f32], block: usize) -> (Vec<f32>, Vec<i32>) {
+        let k = x.len();
+        let mut first = None;
+        for (name, kernel) in variants() {
+            let mut words = vec![0; k / 4 + k / block + k / 16 + k / 32];
+            kernel(x, block, &mut words);
+            assert_eq!(*first.get_or_insert_with(|| words.clone()), words, "{name}");
+        }
+        let words = first.expect("the definition");
+        let (numbers, rest) = words.split_at(k / 4);
+        let (scales, sums) = rest.split_at(k / block);
+        let numbers = numbers.iter().flat_map(|word| word.to_le_bytes());
+        let scale = |i: usize| f32::from_bits(scales[i / block] as u32);
+        let read = numbers.enumerate().map(|(i, n)| scale(i) * f32::from(n as i8)).collect();
+        (read, sums[..k / 16].to_vec())
+    }
+
+    #[test]
+    fn values_read_back_within_half_a_unit() {
+        for block in [32, 256] {
+            let x: Vec<f32> = (0..512).map(|i| ((i * 7919 % 1009) as f32 - 504.0) / 7.0).collect();
+            let (read, sums) = run(&x, block);
+            for (read, x) in read.chunks_exact(block).zip(x.chunks_exact(block)) {
+                let largest = x.iter().fold(0.0_f32, |a, x| a.max(x.abs()));
+                for (read, x) in read.iter().zip(x) {
+                    assert!((read - x).abs() <= largest / 127.0 * 0.5001, "{read} for {x}");
+                }
+            }
+            // A sum times the scale is the sum of what was read.
+            for (i, sum) in sums.iter().enumerate() {
+                let values = &read[16 * i..16 * (i + 1)];
+                let block = &x[16 * i / block * block..][..block];
+                let scale = block.iter().fold(0.0_f32, |a, x| a.max(x.abs())) / 127.0;
+                let (got, want) = (-(*sum as f32) * scale, values.iter().sum::<f32>());
+                assert!((got - want).abs() <= 1e-3, "{got} {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_stay_and_errors_show() {
+        let mut x = [0.0; 64];
+        assert_eq!(run(&x, 32).0, [0.0; 64]);
+        x[40] = 1e-38;
+        assert_eq!(run(&x, 32).0, [0.0; 64], "too small for a quotient");
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            x[40] = bad;
+            let read = run(&x, 32).0;
+            assert!(read[..32].iter().all(|x| *x == 0.0), "the other block is right");
+            assert!(read[32..].iter().any(|x| !x.is_finite()), "{bad} is not hidden");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `vdpbf16ps`: two chains a row, since one would wait for itself.
+
+use std::arch::x86_64::*;
+
+use super::PAIR;
+use crate::quant::PANEL;
+use crate::quant::rows::avx512::{ahead, vector};
+
+/// Runs only where `kernels` was given proof of the instruction set.
+pub(super) fn rows(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]) {
+    // SAFETY: `kernels` hands this function out for a detected instruction set only.
+    unsafe { compiled(panel, k, x, first, out) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+fn compiled(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]) {
+    let width = k.div_ceil(2);
+    let mut done = 0;
+    while done < out.len() {
+        let (x, out) = (&x[(first + done) * width..], &mut out[done..]);
+        done += match out.len() {
+            8.. => tile::<8>(panel, width, x, out),
+            4.. => tile::<4>(panel, width, x, out),
+            2.. => tile::<2>(panel, width, x, out),
+            _ => tile::<1>(panel, width, x, out),
+        };
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+// Iterators over rows are not unrolled, and sums would lie in memory.
+#[allow(clippy::needless_range_loop)]
+fn tile<const R: usize>(panel: &[u8], width: usize, x: &[i32], out: &mut [[f32; PANEL]]) -> usize {
+    let (panel, x) = (&panel[..width * PAIR], &x[..R * width]);
+    let start = x.as_ptr();
+    // SAFETY: callers stay below `R` rows of `width` words.
+    let word = |r: usize, at: usize| unsafe { start.wrapping_add(r * width + at).read() };
+    let (mut even, mut odd) = ([_mm512_setzero_ps(); R], [_mm512_setzero_ps(); R]);
+    let blocks = panel.chunks_exact(2 * PAIR);
+    let rest = blocks.remainder();
+    for (i, block) in blocks.enumerate() {
+        if R <= 2 {
+            ahead(block);
+        }
+        let w = pairs(vector(block, 0));
+        for r in 0..R {
+            even[r] = _mm512_dpbf16_ps(even[r], w, pairs(_mm512_set1_epi32(word(r, 2 * i))));
+        }
+        let w = pairs(vector(block, PAIR));
+        for r in 0..R {
+            odd[r] = _mm512_dpbf16_ps(odd[r], w, pairs(_mm512_set1_epi32(word(r, 2 * i + 1))));
+        }
+    }
+    if !rest.is_empty() {
+        let w = pairs(vector(rest, 0));
+        for r in 0..R {
+            even[r] = _mm512_dpbf16_ps(even[r], w, pairs(_mm512_set1_epi32(word(r, width - 1))));
+        }
+    }
+    for (out, (even, odd)) in out.iter_mut().zip(even.into_iter().zip(odd)) {
+        let sum = _mm512_add_ps(even, odd);
+        // SAFETY: there is room for 16 values.
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sum) };
+    }
+    R
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn pairs(vector: __m512i) -> __m512bh {
+    // SAFETY: both are 64 bytes of which every pattern is a value.
+    unsafe { std::mem::transmute(vector) }
+}

@@ -1,0 +1,22 @@
+//! The definition: two chains, of even and of odd pairs, added at the end; in a pair the second
+//! product comes first.
+
+use super::PAIR;
+use crate::quant::PANEL;
+
+/// See [`crate::quant::Rows`].
+pub(super) fn rows(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]) {
+    let width = k.div_ceil(2);
+    for (x, out) in x[first * width..].chunks_exact(width).zip(out) {
+        let mut sums = [[0.0_f32; PANEL]; 2];
+        for (i, (x, vector)) in x.iter().zip(panel.chunks_exact(PAIR)).enumerate() {
+            for (sum, w) in sums[i % 2].iter_mut().zip(vector.as_chunks::<4>().0) {
+                let (x, w) = (*x as u32, u32::from_le_bytes(*w));
+                let high = |word: u32| f32::from_bits(word & 0xffff_0000);
+                *sum = high(x).mul_add(high(w), *sum);
+                *sum = high(x << 16).mul_add(high(w << 16), *sum);
+            }
+        }
+        *out = std::array::from_fn(|lane| sums[0][lane] + sums[1][lane]);
+    }
+}

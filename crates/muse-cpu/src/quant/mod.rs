@@ -1,0 +1,182 @@
+//! Weights repacked at load so that integer dot products read them straight from memory.
+//!
+//! 16 rows lie side by side in a panel: a 64-byte vector holds 4 consecutive numbers of each, so
+//! that one instruction multiplies them with 4 activations. Numbers are unsigned; what was added
+//! to make them so is taken off again through the sums of the activations. Activations are bytes
+//! with one scale a block, the same for one row and for thousands. Inside a group of numbers that
+//! share a scale the arithmetic is exact, and groups and blocks are added in the order of K, one
+//! chain for each row and column: all instruction sets give the same bits for any batch.
+//!
+//! A format is added with a folder that implements [`Packing`] and a line of [`KINDS`].
+
+mod activations;
+mod bf16;
+mod expanded;
+mod iq2_xxs;
+mod panel;
+mod q4_0;
+mod q4_k;
+mod q6_k;
+mod q8_0;
+mod rows;
+
+use muse_core::Result;
+use muse_core::contract::WeightView;
+use muse_core::quant::Format;
+
+pub(crate) use activations::Activations;
+pub(crate) use expanded::bytes as expanded_bytes;
+pub(crate) use rows::{MOST_ROWS, Rows};
+
+use crate::aligned::Aligned;
+use crate::kernels::Isa;
+use crate::pool::Pool;
+use crate::split::chunks;
+
+/// Weight rows of a panel.
+pub(crate) const PANEL: usize = 16;
+/// Numbers of a row that are unpacked at a time.
+const STEP: usize = 32;
+
+/// How weights of a format lie in memory once repacked.
+trait Packing: 'static {
+    /// The format of the file.
+    const FORMAT: Format;
+    /// Values of a row that share an activation scale, those of the file's block: 32 or 256.
+    const BLOCK: usize = Self::FORMAT.block_values();
+    /// Values of a row that share a scale: 16 or 32.
+    const GROUP: usize;
+    /// What was added to the numbers to make them unsigned: 0 or a power of two.
+    const OFFSET: i32;
+    /// Whether groups have a minimum that is taken off.
+    const MINIMUMS: bool;
+    /// Bytes of a packed block of 16 rows.
+    const BYTES: usize;
+
+    /// Puts a block of the file into lane `lane` of a packed block that began as zeros.
+    fn pack(block: &[u8], lane: usize, out: &mut [u8]);
+
+    /// The definition: numbers and scales of values `32 step ..` of a packed block.
+    fn unpack(block: &[u8], step: usize) -> Step;
+
+    /// The same in vectors.
+    ///
+    /// # Safety
+    /// The CPU has what [`rows::avx512`] is compiled for.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn unpack_avx512(block: &[u8], step: usize) -> rows::avx512::Step;
+}
+
+/// 32 values of 16 rows: `(number - OFFSET) · scale - minimum`.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    /// Number `4 q + j` of row `r` is `numbers[q][4 r + j]`.
+    numbers: [[u8; 64]; 8],
+    /// Of the two halves; of the whole in the first where groups have 32.
+    scales: [[f32; PANEL]; 2],
+    /// Likewise.
+    minimums: [[f32; PANEL]; 2],
+}
+
+/// A packing as data.
+pub(crate) struct Kind {
+    /// The format of the file.
+    format: Format,
+    /// What activations become before they meet these weights.
+    pub(crate) activations: Activations,
+    panel_bytes: fn(k: usize) -> usize,
+    /// Puts a row of the file into a lane of a panel that began as zeros.
+    pack_row: fn(row: &[u8], lane: usize, panel: &mut [u8]),
+    /// Decodes a lane of a panel.
+    decode_row: fn(panel: &[u8], lane: usize, out: &mut [f32]),
+    /// The loops over a panel; none where decoding the file's bytes in `f32` is faster.
+    kernels: fn(Isa) -> Option<Kernels>,
+}
+
+/// The loops over a panel for one packing and instruction set.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernels {
+    /// Multiplies packed panels.
+    pub(crate) packed: Rows,
+    /// Unpacks a panel for many rows; nothing where reading it packed is as fast.
+    pub(crate) expand: Option<(expanded::Expand, Rows)>,
+}
+
+static KINDS: [Kind; 6] = [
+    bf16::KIND,
+    kind::<q8_0::Q8_0>(),
+    kind::<q4_0::Q4_0>(),
+    kind::<q4_k::Q4K>(),
+    kind::<q6_k::Q6K>(),
+    kind::<iq2_xxs::Iq2Xxs>(),
+];
+
+const fn kind<P: Packing>() -> Kind {
+    assert!(P::BLOCK.is_multiple_of(STEP) && STEP.is_multiple_of(P::GROUP), "whole groups");
+    Kind {
+        format: P::FORMAT,
+        activations: Activations::Int8 { block: P::BLOCK },
+        panel_bytes: |k| k / P::BLOCK * P::BYTES,
+        pack_row: pack_row::<P>,
+        decode_row: decode_row::<P>,
+        kernels: rows::kernels::<P>,
+    }
+}
+
+impl Kind {
+    /// The packing of a format and its kernels, if it has one that pays on this CPU.
+    pub(crate) fn of(format: Format, isa: Isa) -> Option<(&'static Self, Kernels)> {
+        let kind = KINDS.iter().find(|kind| kind.format == format)?;
+        (kind.kernels)(isa).map(|kernels| (kind, kernels))
+    }
+
+    /// Bytes of a panel of rows of `k` values.
+    pub(crate) fn panel_bytes(&self, k: usize) -> usize {
+        (self.panel_bytes)(k)
+    }
+
+    /// Repacks a matrix; rows beyond the last one, up to a whole panel, are zero.
+    pub(crate) fn repack(&self, view: &WeightView<'_>, pool: &Pool) -> Result<Aligned<u8>> {
+        let panel = self.panel_bytes(view.cols);
+        let mut packed = Aligned::zeroed(view.rows.div_ceil(PANEL) * panel)?;
+        let row_bytes = self.format.bytes_for(view.cols);
+        chunks(pool, &mut packed, panel, |index, panel| {
+            let rows = view.bytes[index * PANEL * row_bytes..].chunks_exact(row_bytes);
+            for (lane, row) in rows.take(PANEL).enumerate() {
+                (self.pack_row)(row, lane, panel);
+            }
+        });
+        Ok(packed)
+    }
+
+    /// Decodes row `row` of a matrix.
+    pub(crate) fn decode_row(&self, packed: &[u8], row: usize, out: &mut [f32]) {
+        let panel = self.panel_bytes(out.len());
+        let packed = &packed[row / PANEL * panel..][..panel];
+        (self.decode_row)(packed, row % PANEL, out);
+    }
+}
+
+fn pack_row<P: Packing>(row: &[u8], lane: usize, panel: &mut [u8]) {
+    let blocks = row.chunks_exact(P::FORMAT.block_bytes());
+    for (out, block) in panel.chunks_exact_mut(P::BYTES).zip(blocks) {
+        P::pack(block, lane, out);
+    }
+}
+
+fn decode_row<P: Packing>(panel: &[u8], lane: usize, out: &mut [f32]) {
+    let blocks = panel.chunks_exact(P::BYTES);
+    for (block, out) in blocks.zip(out.chunks_exact_mut(P::BLOCK)) {
+        for (step, out) in out.chunks_exact_mut(STEP).enumerate() {
+            let unpacked = P::unpack(block, step);
+            for (i, value) in out.iter_mut().enumerate() {
+                let number = i32::from(unpacked.numbers[i / 4][4 * lane + i % 4]) - P::OFFSET;
+                let scaled = unpacked.scales[i / P::GROUP][lane] * number as f32;
+                *value = scaled - unpacked.minimums[i / P::GROUP][lane];
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! Q4_0: 4 vectors of nibbles a block, then 16 scales.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use muse_core::quant::{Format, q4_0};
+
+use super::{PANEL, Packing, Step, panel};
+
+/// Where the scales are in a packed block.
+const SCALES: usize = 256;
+
+pub(super) struct Q4_0;
+
+impl Packing for Q4_0 {
+    const FORMAT: Format = Format::Q4_0;
+    const GROUP: usize = 32;
+    const OFFSET: i32 = 8;
+    const MINIMUMS: bool = false;
+    const BYTES: usize = PANEL * q4_0::BYTES;
+
+    fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
+        panel::put_nibbles(out, lane, &std::array::from_fn(|k| q4_0::number(block, k)));
+        panel::put_half(&mut out[SCALES..], lane, block);
+    }
+
+    #[inline(always)]
+    fn unpack(block: &[u8], _: usize) -> Step {
+        let scales = [panel::halves(&block[SCALES..]), [0.0; PANEL]];
+        Step { numbers: panel::nibbles(block), scales, minimums: [[0.0; PANEL]; 2] }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
+        avx512::unpack(block, step)
+    }
+}

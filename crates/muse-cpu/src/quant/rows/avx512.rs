@@ -1,0 +1,235 @@
+//! 16 rows of a panel a vector, `vpdpbusd` for 4 numbers of each.
+
+use std::arch::x86_64::*;
+use std::marker::PhantomData;
+
+use crate::quant::{Activations, PANEL, Packing, STEP};
+
+/// How far ahead a lone row asks for its weights, in bytes.
+const AHEAD: usize = 2048;
+
+/// 32 values of 16 rows, as in [`super::super::Step`].
+#[derive(Clone, Copy)]
+pub(in crate::quant) struct Step {
+    pub(in crate::quant) numbers: [__m512i; 8],
+    pub(in crate::quant) scales: [__m512; 2],
+    pub(in crate::quant) minimums: [__m512; 2],
+}
+
+/// Where steps come from: packed blocks, or blocks unpacked before.
+pub(in crate::quant) trait Source {
+    const BLOCK: usize;
+    const GROUP: usize;
+    const OFFSET: i32;
+    const MINIMUMS: bool;
+    const BYTES: usize;
+
+    /// # Safety
+    /// The CPU has what this module is compiled for.
+    unsafe fn step(block: &[u8], step: usize) -> Step;
+}
+
+/// Steps of packed blocks.
+pub(in crate::quant) struct Packed<P>(PhantomData<P>);
+
+impl<P: Packing> Source for Packed<P> {
+    const BLOCK: usize = P::BLOCK;
+    const GROUP: usize = P::GROUP;
+    const OFFSET: i32 = P::OFFSET;
+    const MINIMUMS: bool = P::MINIMUMS;
+    const BYTES: usize = P::BYTES;
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn step(block: &[u8], step: usize) -> Step {
+        // SAFETY: the caller vouches for the CPU.
+        unsafe { P::unpack_avx512(block, step) }
+    }
+}
+
+/// Runs only where [`super::kernels`] was given proof of the instruction set.
+pub(super) fn rows<S: Source>(
+    panel: &[u8],
+    k: usize,
+    x: &[i32],
+    first: usize,
+    out: &mut [[f32; PANEL]],
+) {
+    // SAFETY: `kernels` hands this function out for a detected instruction set only.
+    unsafe { compiled::<S>(panel, k, x, first, out) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn compiled<S: Source>(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]) {
+    let mut done = 0;
+    while done < out.len() {
+        let (first, out) = (first + done, &mut out[done..]);
+        done += match out.len() {
+            8.. => tile::<S, 8>(panel, k, x, first, out),
+            4.. => tile::<S, 4>(panel, k, x, first, out),
+            2.. => tile::<S, 2>(panel, k, x, first, out),
+            _ => tile::<S, 1>(panel, k, x, first, out),
+        };
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn tile<S: Source, const R: usize>(
+    panel: &[u8],
+    k: usize,
+    x: &[i32],
+    first: usize,
+    out: &mut [[f32; PANEL]],
+) -> usize {
+    let rows = Rows::<R>::new::<S>(x, k, first);
+    let mut sums = [_mm512_setzero_ps(); R];
+    for (b, block) in panel[..k / S::BLOCK * S::BYTES].chunks_exact(S::BYTES).enumerate() {
+        if R <= 2 {
+            ahead(block);
+        }
+        let mut parts = [_mm512_setzero_ps(); R];
+        for step in 0..S::BLOCK / STEP {
+            // SAFETY: this function is compiled for what the source asks for.
+            let unpacked = unsafe { S::step(block, step) };
+            add_step::<S, R>(&unpacked, &rows, b * S::BLOCK / STEP + step, &mut parts);
+        }
+        for r in 0..R {
+            // SAFETY: there is a scale for each of the `k / BLOCK` blocks.
+            let scale = unsafe { rows.word(r, rows.scales + b) };
+            let scale = _mm512_set1_ps(f32::from_bits(scale as u32));
+            sums[r] = _mm512_fmadd_ps(parts[r], scale, sums[r]);
+        }
+    }
+    for (out, sum) in out.iter_mut().zip(sums) {
+        // SAFETY: there is room for 16 values.
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sum) };
+    }
+    R
+}
+
+/// The products of 32 values of K.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+// Iterators over rows are not unrolled, and sums would lie in memory.
+#[allow(clippy::needless_range_loop)]
+fn add_step<S: Source, const R: usize>(
+    unpacked: &Step,
+    rows: &Rows<'_, R>,
+    at: usize,
+    parts: &mut [__m512; R],
+) {
+    for group in 0..STEP / S::GROUP {
+        let (mut sums, mut minus) = ([_mm512_setzero_si512(); R], [_mm512_setzero_si512(); R]);
+        if S::OFFSET > 0 || S::MINIMUMS {
+            for r in 0..R {
+                // SAFETY: there is a sum for each of the `k / GROUP` groups.
+                let sum = unsafe { rows.word(r, rows.sums + at * (STEP / S::GROUP) + group) };
+                minus[r] = _mm512_set1_epi32(sum);
+                if S::OFFSET > 0 {
+                    let shift = _mm_cvtsi32_si128(S::OFFSET.trailing_zeros() as i32);
+                    sums[r] = _mm512_sll_epi32(minus[r], shift);
+                }
+            }
+        }
+        for q in group * S::GROUP / 4..(group + 1) * S::GROUP / 4 {
+            for r in 0..R {
+                // SAFETY: there are 8 words of numbers for each of the `k / 32` steps.
+                let x = _mm512_set1_epi32(unsafe { rows.word(r, 8 * at + q) });
+                sums[r] = _mm512_dpbusd_epi32(sums[r], unpacked.numbers[q], x);
+            }
+        }
+        for r in 0..R {
+            let sum = _mm512_cvtepi32_ps(sums[r]);
+            parts[r] = _mm512_fmadd_ps(sum, unpacked.scales[group], parts[r]);
+            if S::MINIMUMS {
+                let minus = _mm512_cvtepi32_ps(minus[r]);
+                parts[r] = _mm512_fmadd_ps(unpacked.minimums[group], minus, parts[r]);
+            }
+        }
+    }
+}
+
+/// `R` rows of activations, one pointer for all of them: registers are scarce.
+struct Rows<'a, const R: usize> {
+    start: *const i32,
+    width: usize,
+    /// Where scales and sums begin in a row.
+    scales: usize,
+    sums: usize,
+    words: PhantomData<&'a [i32]>,
+}
+
+impl<'a, const R: usize> Rows<'a, R> {
+    fn new<S: Source>(x: &'a [i32], k: usize, first: usize) -> Self {
+        assert!(k.is_multiple_of(S::BLOCK), "whole blocks");
+        let width = Activations::Int8 { block: S::BLOCK }.words(k);
+        let scales = k / 4;
+        let sums = scales + k / S::BLOCK + if S::GROUP == 16 { 0 } else { k / 16 };
+        let x = &x[first * width..][..R * width];
+        Self { start: x.as_ptr(), width, scales, sums, words: PhantomData }
+    }
+
+    /// Word `at` of row `r`.
+    ///
+    /// # Safety
+    /// `r < R`, and `at` is inside the row.
+    #[inline(always)]
+    unsafe fn word(&self, r: usize, at: usize) -> i32 {
+        // SAFETY: `new` checked that `R` rows of `width` words are there.
+        unsafe { self.start.wrapping_add(r * self.width + at).read() }
+    }
+}
+
+/// Asks for the lines of a block further on, past the caches: a lone row reads them once.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(in crate::quant) fn ahead(block: &[u8]) {
+    for line in (0..block.len()).step_by(64) {
+        let at = block.as_ptr().wrapping_add(AHEAD + line);
+        _mm_prefetch::<_MM_HINT_NTA>(at.cast());
+    }
+}
+
+/// 64 bytes from `at` on.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(in crate::quant) fn vector(block: &[u8], at: usize) -> __m512i {
+    let bytes: &[u8; 64] = block[at..at + 64].try_into().expect("a vector");
+    // SAFETY: 64 bytes are there.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+}
+
+/// 16 half-precision numbers from `at` on.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(in crate::quant) fn halves(block: &[u8], at: usize) -> __m512 {
+    let bytes: &[u8; 32] = block[at..at + 32].try_into().expect("16 numbers");
+    // SAFETY: 32 bytes are there.
+    let raw = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+    _mm512_cvtph_ps(raw)
+}
+
+/// 16 signed bytes from `at` on, as numbers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(in crate::quant) fn bytes(block: &[u8], at: usize) -> __m512 {
+    let bytes: &[u8; 16] = block[at..at + 16].try_into().expect("16 bytes");
+    // SAFETY: 16 bytes are there.
+    let raw = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(raw))
+}
+
+/// Nibbles of 4 vectors from `at` on, quads in order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(in crate::quant) fn nibbles(block: &[u8], at: usize) -> [__m512i; 8] {
+    let mask = _mm512_set1_epi8(15);
+    let mut out = [_mm512_setzero_si512(); 8];
+    for i in 0..4 {
+        let both = vector(block, at + 64 * i);
+        out[i] = _mm512_and_si512(both, mask);
+        out[i + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(both), mask);
+    }
+    out
+}

@@ -1,0 +1,36 @@
+//! Products of a few activation rows with one panel: the loops over K.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512;
+mod scalar;
+
+use super::{Kernels, PANEL, Packing, expanded};
+use crate::kernels::{Isa, Level};
+
+/// Rows of a call that share what is unpacked: more make several passes.
+pub(crate) const MOST_ROWS: usize = 8;
+
+/// `out[r] = x[first + r] · w` for the 16 rows `w` of a panel, `k` values each; `x` are rows of the
+/// [`super::Activations`] that the weights meet.
+pub(crate) type Rows =
+    fn(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]);
+
+/// The kernels of a packing.
+pub(super) fn kernels<P: Packing>(isa: Isa) -> Option<Kernels> {
+    let kernels = match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::Avx512 => Kernels { packed: avx2::rows::<P>, expand: None },
+        #[cfg(target_arch = "x86_64")]
+        Level::Vnni | Level::Bf16 => Kernels {
+            packed: avx512::rows::<avx512::Packed<P>>,
+            expand: Some((expanded::expand::<P>, avx512::rows::<expanded::Expanded<P>>)),
+        },
+        Level::Scalar => Kernels { packed: scalar::rows::<P>, expand: None },
+        // Only the plain kernels have vectors here.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => return None,
+    };
+    Some(kernels)
+}

@@ -1,0 +1,47 @@
+//! The definition.
+
+use crate::quant::activations::Row;
+use crate::quant::{PANEL, Packing, STEP};
+
+/// See [`super::Rows`].
+pub(super) fn rows<P: Packing>(
+    panel: &[u8],
+    k: usize,
+    x: &[i32],
+    first: usize,
+    out: &mut [[f32; PANEL]],
+) {
+    for (r, out) in out.iter_mut().enumerate() {
+        let row = Row::of(x, k, P::BLOCK, first + r, P::GROUP);
+        *out = [0.0; PANEL];
+        for (b, block) in panel.chunks_exact(P::BYTES).enumerate() {
+            let mut part = [0.0; PANEL];
+            for step in 0..P::BLOCK / STEP {
+                let unpacked = P::unpack(block, step);
+                let at = b * P::BLOCK / STEP + step;
+                for group in 0..STEP / P::GROUP {
+                    let minus = row.sums[at * STEP / P::GROUP + group];
+                    let quads = group * P::GROUP / 4..(group + 1) * P::GROUP / 4;
+                    for (lane, part) in part.iter_mut().enumerate() {
+                        let mut sum = P::OFFSET * minus;
+                        for q in quads.clone() {
+                            let four = row.numbers[at * 8 + q].to_le_bytes();
+                            for (j, x) in four.into_iter().enumerate() {
+                                let number = unpacked.numbers[q][4 * lane + j];
+                                sum += i32::from(number) * i32::from(x as i8);
+                            }
+                        }
+                        *part = (sum as f32).mul_add(unpacked.scales[group][lane], *part);
+                        if P::MINIMUMS {
+                            *part = unpacked.minimums[group][lane].mul_add(minus as f32, *part);
+                        }
+                    }
+                }
+            }
+            let scale = f32::from_bits(row.scales[b] as u32);
+            for (out, part) in out.iter_mut().zip(part) {
+                *out = part.mul_add(scale, *out);
+            }
+        }
+    }
+}

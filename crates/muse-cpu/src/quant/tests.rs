@@ -1,0 +1,152 @@
+use std::fs;
+
+use muse_testkit::golden_dir;
+
+use super::activations::Row;
+use super::*;
+use crate::kernels::quantize;
+
+/// Blocks of a format whose values are numbers of a moderate size, from the golden files.
+fn blocks(format: Format) -> Vec<Vec<u8>> {
+    let file = golden_dir().join("quant").join(format.name().to_lowercase());
+    let bytes = fs::read(file.with_extension("bin")).expect("golden blocks");
+    let mut values = vec![0.0; format.block_values()];
+    let moderate = |block: &&[u8]| {
+        format.decode(block, &mut values);
+        values.iter().all(|x| x.abs() < 1e4)
+    };
+    bytes.chunks_exact(format.block_bytes()).filter(moderate).map(<[u8]>::to_vec).collect()
+}
+
+/// A matrix of golden blocks in some order, its values, and activations for it.
+fn case(format: Format, rows: usize, k: usize, batch: usize) -> (Vec<u8>, Vec<f32>, Vec<f32>) {
+    let blocks = blocks(format);
+    let per_row = k / format.block_values();
+    let bytes: Vec<u8> =
+        (0..rows * per_row).flat_map(|i| blocks[i * 31 % blocks.len()].clone()).collect();
+    let mut values = vec![0.0; rows * k];
+    format.decode(&bytes, &mut values);
+    let x = (0..batch * k).map(|i| (i * 7919 % 2003) as f32 / 1001.0 - 1.0).collect();
+    (bytes, values, x)
+}
+
+fn packed(kind: &Kind, bytes: Vec<u8>, rows: usize, cols: usize) -> Aligned<u8> {
+    let view = WeightView { name: "test", format: kind.format, rows, cols, bytes: bytes.into() };
+    kind.repack(&view, &Pool::new(2).unwrap()).unwrap()
+}
+
+/// Packings that meet bytes, with values a block.
+fn int8_kinds() -> impl Iterator<Item = (&'static Kind, usize)> {
+    KINDS.iter().filter_map(|kind| match kind.activations {
+        Activations::Int8 { block } => Some((kind, block)),
+        Activations::Bf16 => None,
+    })
+}
+
+/// Quantized rows of `x`.
+fn quantized(block: usize, x: &[f32], k: usize) -> Vec<i32> {
+    let (width, quantize) = (Activations::Int8 { block }.words(k), quantize::select(Isa::scalar()));
+    let mut words = vec![0; x.len() / k * width];
+    for (x, words) in x.chunks_exact(k).zip(words.chunks_exact_mut(width)) {
+        quantize(x, block, words);
+    }
+    words
+}
+
+/// Packing loses nothing: rows come back in the bits of the file's decoder, NaN and infinite
+/// scales included.
+#[test]
+fn packed_rows_decode_as_the_file_does() {
+    for (kind, block) in int8_kinds() {
+        let format = kind.format;
+        let file = golden_dir().join("quant").join(format.name().to_lowercase());
+        let bytes = fs::read(file.with_extension("bin")).expect("golden blocks");
+        let rows = bytes.len() / format.block_bytes();
+        let mut want = vec![0.0; rows * block];
+        format.decode(&bytes, &mut want);
+        let packed = packed(kind, bytes, rows, block);
+        for (row, want) in want.chunks_exact(block).enumerate() {
+            let mut got = vec![0.0; block];
+            kind.decode_row(&packed, row, &mut got);
+            for (got, want) in got.iter().zip(want) {
+                assert!(got == want || got.is_nan() && want.is_nan(), "{format}: {got} {want}");
+            }
+        }
+    }
+}
+
+/// The definition is the product of what the weights and the quantized activations stand for.
+#[test]
+fn the_definition_is_the_product() {
+    for (kind, block) in int8_kinds() {
+        let (rows, k) = (19, 3 * block);
+        let (bytes, w, x) = case(kind.format, rows, k, 2);
+        let packed = packed(kind, bytes, rows, k);
+        let words = quantized(block, &x, k);
+        let (_, kernels) = Kind::of(kind.format, Isa::scalar()).expect("a definition");
+        for (p, panel) in packed.chunks_exact(kind.panel_bytes(k)).enumerate() {
+            let mut out = [[f32::NAN; PANEL]; 2];
+            (kernels.packed)(panel, k, &words, 0, &mut out);
+            for (r, out) in out.iter().enumerate() {
+                let row = Row::of(&words, k, block, r, 16);
+                let numbers: Vec<i8> =
+                    row.numbers.iter().flat_map(|w| w.to_le_bytes().map(|b| b as i8)).collect();
+                for (lane, got) in out.iter().enumerate() {
+                    let col = p * PANEL + lane;
+                    if col >= rows {
+                        assert_eq!(*got, 0.0, "rows that fill a panel up are zero");
+                        continue;
+                    }
+                    let terms = (0..k).map(|i| {
+                        let scale = f32::from_bits(row.scales[i / block] as u32);
+                        f64::from(w[col * k + i]) * f64::from(scale) * f64::from(numbers[i])
+                    });
+                    let (want, size) =
+                        terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
+                    let error = (f64::from(*got) - want).abs();
+                    // A minimum takes away most of what the numbers add.
+                    assert!(error <= 1e-5 * size + 1e-6, "{}: {got} {want}", kind.format);
+                }
+            }
+        }
+    }
+}
+
+/// Every instruction set, unpacked or not, alone or among others: the bits of the definition.
+#[test]
+fn all_variants_and_batches_have_the_same_bits() {
+    const BATCH: usize = 33;
+    for (kind, block) in int8_kinds() {
+        for blocks in [1, 2, 5] {
+            let k = blocks * block;
+            let (bytes, _, x) = case(kind.format, PANEL, k, BATCH);
+            let packed = packed(kind, bytes, PANEL, k);
+            let words = quantized(block, &x, k);
+            let mut want = vec![[0.0; PANEL]; BATCH];
+            let (_, definition) = Kind::of(kind.format, Isa::scalar()).expect("a definition");
+            (definition.packed)(&packed, k, &words, 0, &mut want);
+            for isa in Isa::available() {
+                let Some((_, kernels)) = Kind::of(kind.format, *isa) else { continue };
+                let check = |what: &str, rows: Rows, panel: &[u8]| {
+                    for together in [1, 2, 3, 4, 5, 6, 7, 8] {
+                        for first in (0..BATCH - together).step_by(together) {
+                            let mut out = vec![[f32::NAN; PANEL]; together];
+                            rows(panel, k, &words, first, &mut out);
+                            assert!(
+                                out == want[first..first + together],
+                                "{} {isa} {what}, {together} rows from {first}, k {k}",
+                                kind.format
+                            );
+                        }
+                    }
+                };
+                check("packed", kernels.packed, &packed);
+                if let Some((expand, rows)) = kernels.expand {
+                    let mut panel = vec![0; expanded::bytes(k)];
+                    expand(&packed, &mut panel);
+                    check("unpacked", rows, &panel);
+                }
+            }
+        }
+    }
+}
