@@ -34,7 +34,7 @@ pub(crate) fn row(refusal: &Refusal) -> Row {
         Refusal::Field { .. } | Refusal::Core(Error::Invalid(_)) => {
             (Code::InvalidArgument, StatusCode::BAD_REQUEST, INVALID, "invalid_value")
         }
-        Refusal::TooLong { .. } => {
+        Refusal::TooLong { .. } | Refusal::TooMuchText { .. } => {
             (Code::InvalidArgument, StatusCode::BAD_REQUEST, INVALID, "context_length_exceeded")
         }
         Refusal::UnknownModel { .. } => {
@@ -122,6 +122,7 @@ mod tests {
         check(Error::Device { doing: "reading".to_owned(), source }.into(), Code::Internal, 500);
         check(Refusal::field("stop", "wrong"), Code::InvalidArgument, 400);
         check(Refusal::TooLong { prompt: 9, room: 8 }, Code::InvalidArgument, 400);
+        check(Refusal::TooMuchText { bytes: 9, room: 8 }, Code::InvalidArgument, 400);
         let (asked, served) = ("a".to_owned(), "b".to_owned());
         check(Refusal::UnknownModel { asked, served }, Code::NotFound, 404);
         check(Refusal::NoText, Code::FailedPrecondition, 400);

@@ -30,7 +30,7 @@ impl TokenizerService for Texts {
     ) -> Result<Response<TokenizeResponse>, Status> {
         let TokenizeRequest { model, text } = request.into_inner();
         self.service.check_model(Some(&model)).map_err(convert::status)?;
-        let tokens = self.service.tokenize(&text).map_err(convert::status)?;
+        let tokens = self.service.tokenize(text).await.map_err(convert::status)?;
         Ok(Response::new(TokenizeResponse { ids: convert::ids(&tokens) }))
     }
 
@@ -54,7 +54,7 @@ impl TokenizerService for Texts {
         self.service.check_model(Some(&model)).map_err(convert::status)?;
         let conversation =
             convert::conversation(conversation.unwrap_or_default()).map_err(convert::status)?;
-        let prompt = self.service.render(&conversation).map_err(convert::status)?;
+        let prompt = self.service.render(conversation).await.map_err(convert::status)?;
         let ids = convert::ids(&prompt.tokens);
         Ok(Response::new(RenderPromptResponse { text: prompt.text, ids }))
     }

@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::choice::Choice;
 use super::feed::Feed;
 use super::settings::known;
-use super::{ChatEvent, Pass, Refusal, Service, Settings};
+use super::{ChatEvent, Pass, Refusal, Service, Settings, aside};
 use crate::app::App;
 
 /// The most answers to one request.
@@ -20,6 +20,8 @@ const MAX_CHOICES: u32 = 16;
 /// The most stop texts, and the most bytes of one.
 const MAX_STOPS: usize = 16;
 const MAX_STOP_BYTES: usize = 1024;
+/// Bytes of a text that is read, whatever there is room for.
+const SHORT_BYTES: usize = 256 << 10;
 
 /// A conversation to continue.
 #[derive(Clone, Debug, Default)]
@@ -52,21 +54,53 @@ pub struct Prompt {
 pub(super) struct Reader {
     pub(super) tokenizer: Arc<dyn Tokenizer>,
     template: Arc<dyn PromptTemplate>,
+    room: u32,
 }
 
 impl Reader {
     pub(super) fn of(app: &App) -> Result<Self, Refusal> {
         match (&app.tokenizer, &app.template) {
             (Some(tokenizer), Some(template)) => {
-                Ok(Self { tokenizer: tokenizer.clone(), template: template.clone() })
+                let room = app.model.max_positions;
+                Ok(Self { tokenizer: tokenizer.clone(), template: template.clone(), room })
             }
             _ => Err(Refusal::NoText),
         }
     }
 
+    /// The tokens of a text, marks in it read as text.
+    pub(super) fn read(&self, text: &str) -> Result<Vec<Token>, Refusal> {
+        self.check_text(text.len())?;
+        let mut tokens = Vec::new();
+        self.tokenizer.encode(text, &mut tokens);
+        Ok(tokens)
+    }
+
+    /// Refuses what cannot fit before it is read: reading megabytes takes minutes and gigabytes.
+    fn check_text(&self, bytes: usize) -> Result<(), Refusal> {
+        if bytes <= SHORT_BYTES {
+            return Ok(());
+        }
+        let mut spelled = Vec::new();
+        let length = |token| {
+            spelled.clear();
+            self.tokenizer.decode(Token(token), &mut spelled);
+            spelled.len()
+        };
+        let longest = (0..self.tokenizer.size() as u32).map(length).max().unwrap_or(0);
+        if bytes <= longest.saturating_mul(self.room as usize) {
+            return Ok(());
+        }
+        Err(Refusal::TooMuchText { bytes, room: self.room })
+    }
+
     pub(super) fn render(&self, conversation: &Conversation) -> Result<Prompt, Refusal> {
         let mut prompt = Prompt { text: String::new(), tokens: Vec::new() };
-        for piece in self.template.render(conversation)? {
+        let pieces = self.template.render(conversation)?;
+        self.check_text(
+            pieces.iter().map(|piece| if let Piece::Text(t) = piece { t.len() } else { 0 }).sum(),
+        )?;
+        for piece in pieces {
             match piece {
                 Piece::Text(text) => {
                     self.tokenizer.encode(&text, &mut prompt.tokens);
@@ -100,10 +134,7 @@ impl Service {
         let pass = self.gate.enter()?;
         self.check_model(ask.model.as_deref())?;
         let service = self.clone();
-        // Long prompts take milliseconds to read, too long for a thread that serves others.
-        tokio::task::spawn_blocking(move || service.start_chat(&ask, pass))
-            .await
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+        aside(move || service.start_chat(&ask, pass)).await
     }
 
     fn start_chat(&self, ask: &Ask, pass: Pass) -> Result<Answer<ChatEvent>, Refusal> {

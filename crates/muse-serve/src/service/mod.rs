@@ -66,11 +66,11 @@ impl Service {
     /// The tokens of a text, marks in it read as text.
     ///
     /// # Errors
-    /// [`Refusal::NoText`] for a model without a vocabulary.
-    pub fn tokenize(&self, text: &str) -> Result<Vec<Token>, Refusal> {
-        let mut tokens = Vec::new();
-        Reader::of(&self.app)?.tokenizer.encode(text, &mut tokens);
-        Ok(tokens)
+    /// [`Refusal::NoText`] for a model without a vocabulary, [`Refusal::TooMuchText`] for what could
+    /// never be a prompt.
+    pub async fn tokenize(&self, text: String) -> Result<Vec<Token>, Refusal> {
+        let reader = Reader::of(&self.app)?;
+        aside(move || reader.read(&text)).await
     }
 
     /// The bytes of tokens.
@@ -91,12 +91,20 @@ impl Service {
     ///
     /// # Errors
     /// What the template refuses.
-    pub fn render(&self, conversation: &Conversation) -> Result<Prompt, Refusal> {
-        Reader::of(&self.app)?.render(conversation)
+    pub async fn render(&self, conversation: Conversation) -> Result<Prompt, Refusal> {
+        let reader = Reader::of(&self.app)?;
+        aside(move || reader.render(&conversation)).await
     }
 
     fn check_room(&self, prompt: usize) -> Result<(), Refusal> {
         let room = self.app.model.max_positions;
         if prompt < room as usize { Ok(()) } else { Err(Refusal::TooLong { prompt, room }) }
     }
+}
+
+/// Runs what reads long texts: it takes milliseconds and more, too long for a thread that serves
+/// others.
+async fn aside<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> T {
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }

@@ -21,6 +21,13 @@ pub enum Refusal {
         /// Positions a sequence may have.
         room: u32,
     },
+    /// A text that leaves no room for an answer however it is read.
+    TooMuchText {
+        /// Bytes of the text.
+        bytes: usize,
+        /// Positions a sequence may have.
+        room: u32,
+    },
     /// Another model is served.
     UnknownModel {
         /// What was asked for.
@@ -65,6 +72,11 @@ impl fmt::Display for Refusal {
                 f,
                 "the prompt has {prompt} tokens and the model has room for {room}, of which the \
                  answer needs at least one; shorten the conversation"
+            ),
+            Self::TooMuchText { bytes, room } => write!(
+                f,
+                "the text has {bytes} bytes, more than the longest tokens could hold in the {room} \
+                 the model has room for; send less text"
             ),
             Self::UnknownModel { asked, served } => write!(
                 f,
