@@ -1,5 +1,7 @@
 //! Messages of `muse.v1` to the words of the service, and back.
 
+use std::ops::Range;
+
 use std::time::Duration;
 
 use muse_atem::request::{NO_PARAMETERS, check_tool_name};
@@ -160,11 +162,27 @@ fn date(field: &str, text: String) -> Result<Option<String>, Refusal> {
     let shape = |(i, byte): (usize, u8)| {
         if i == 4 || i == 7 { byte == b'-' } else { byte.is_ascii_digit() }
     };
-    if text.len() == 10 && text.bytes().enumerate().all(shape) {
+    let number = |digits| text.get::<Range<usize>>(digits)?.parse::<u32>().ok();
+    if text.len() == 10
+        && text.bytes().enumerate().all(shape)
+        && let (Some(year), Some(month), Some(day)) = (number(0..4), number(5..7), number(8..10))
+        && (1..=days(year, month)).contains(&day)
+    {
         return Ok(Some(text));
     }
-    let message = format!("found {text:?}; give a date as YYYY-MM-DD");
+    let message = format!("found {text:?}; give a day of the calendar as YYYY-MM-DD");
     Err(Refusal::field(&format!("conversation.{field}"), message))
+}
+
+/// The days of a month, none when there is no such month.
+fn days(year: u32, month: u32) -> u32 {
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 => 28 + u32::from(leap),
+        _ => 0,
+    }
 }
 
 /// Offers no tools, or commits the header of a call.
