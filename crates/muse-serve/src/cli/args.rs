@@ -58,7 +58,7 @@ pub(super) struct ChatCommand {
     #[arg(long, value_name = "URL")]
     pub(super) server: Option<String>,
     /// The most tokens of an answer, its reasoning included
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(super) max_tokens: Option<u32>,
     #[command(flatten)]
     pub(super) config: ConfigFile,
@@ -82,7 +82,7 @@ pub(super) struct GenerateCommand {
     #[arg(long, conflicts_with = "ids")]
     pub(super) no_bos: bool,
     /// The most tokens to generate [default: all the room that is left]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(super) max_tokens: Option<u32>,
     /// Go on past the tokens that end a turn
     #[arg(long)]
@@ -115,16 +115,16 @@ pub(super) struct SamplingFlags {
     #[arg(long, conflicts_with = "temperature")]
     greedy: bool,
     /// Flattens (above 1) or sharpens (below 1) the choice
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Keep the K likeliest tokens; 0 keeps all
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     top_k: Option<u32>,
     /// Keep the smallest set of tokens with at least this probability
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     top_p: Option<f32>,
     /// Keep tokens with at least this share of the best one's probability
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     min_p: Option<f32>,
     /// Makes tokens that were seen less likely, above 1
     #[arg(long, value_name = "X")]
@@ -136,7 +136,7 @@ pub(super) struct SamplingFlags {
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     presence_penalty: Option<f32>,
     /// Equal seeds give equal answers [default: random]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
 }
 

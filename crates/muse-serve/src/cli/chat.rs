@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use muse_proto::v1;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
@@ -126,7 +126,8 @@ impl Talk {
             }
         } else {
             for line in io::stdin().lock().lines() {
-                if let Next::Quit = self.hear(&line?, &fresh)? {
+                let line = line.context("standard input, which must be UTF-8")?;
+                if let Next::Quit = self.hear(&line, &fresh)? {
                     break;
                 }
             }

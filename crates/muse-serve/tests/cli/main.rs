@@ -27,7 +27,7 @@ fn muse(args: &[&str]) -> Said {
     muse_with(args, "")
 }
 
-fn muse_with(args: &[&str], input: &str) -> Said {
+fn muse_with(args: &[&str], input: impl AsRef<[u8]>) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("MUSE_") {
@@ -37,7 +37,7 @@ fn muse_with(args: &[&str], input: &str) -> Said {
     let pipes = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.stderr(Stdio::piped()).spawn().expect("muse starts");
     // A command that ends without reading its input closes the pipe: no fault here.
-    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_ref());
     let Output { status, stdout, stderr } = child.wait_with_output().expect("muse ends");
     let text = |bytes| String::from_utf8(bytes).expect("muse writes UTF-8");
     Said { code: status.code(), out: text(stdout), err: text(stderr) }

@@ -48,6 +48,9 @@ fn requests_that_make_no_sense_are_refused() {
     muse(&["generate", "--ids", &long, "--context", "128"]).refused(&["200", "128"]);
     muse(&["generate", "--ids", "5", "--logits", "/nowhere/logits"]).refused(&["/nowhere/logits"]);
     muse(&["chat", "--date", "tomorrow", "Hello"]).refused(&["tomorrow"]);
+    muse(&["chat", "--date", "2026-02-30", "Hello"]).refused(&["2026-02-30", "YYYY-MM-DD"]);
+    muse(&["chat", "--temperature", "-1", "Hello"]).refused(&["temperature: found -1"]);
+    muse_with(&["chat"], b"caf\xe9\n").refused(&["standard input", "UTF-8"]);
     muse(&["chat", "--server", "127.0.0.1:1", "Hello"]).refused(&["127.0.0.1:1", "muse serve"]);
     muse(&["chat", "--config", "/nowhere/muse.toml", "Hello"]).refused(&["/nowhere/muse.toml"]);
 }
