@@ -28,9 +28,14 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    /// A value that is wrong.
-    pub(super) fn wrong(param: &str, message: String) -> Self {
-        let param = Some(param.to_owned()).filter(|param| !param.is_empty());
+    /// A value that is wrong, or the whole body when `path` is empty. Most clients show the message
+    /// alone, so it names the value as well.
+    pub(super) fn wrong(path: &str, wrong: &str) -> Self {
+        let (param, message) = match path {
+            "" if wrong.starts_with("the body") => (None, wrong.to_owned()),
+            "" => (None, format!("the body {wrong}")),
+            _ => (Some(path.to_owned()), format!("{path}: {wrong}")),
+        };
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_value", message) }
     }
 
@@ -79,7 +84,7 @@ impl From<Refusal> for ApiError {
                 message = format!("{param}: {wrong}");
                 Some(param.to_owned())
             }
-            Refusal::TooLong { .. } => Some("messages".to_owned()),
+            Refusal::TooLong { .. } | Refusal::TooMuchText { .. } => Some("messages".to_owned()),
             Refusal::UnknownModel { .. } => Some("model".to_owned()),
             _ => None,
         };

@@ -6,6 +6,7 @@ mod error;
 mod request;
 
 use axum::body::Bytes;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -66,7 +67,11 @@ async fn models(State(http): State<Http>) -> Json<Value> {
     Json(json!({ "object": "list", "data": [http.card()] }))
 }
 
-async fn model(State(http): State<Http>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+async fn model(
+    State(http): State<Http>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Path(id) = id.map_err(|error| ApiError::bad_request(error.body_text()))?;
     http.service.check_model(Some(&id))?;
     Ok(Json(http.card()))
 }

@@ -17,7 +17,7 @@ pub(super) struct Wanted {
 
 pub(super) fn read(body: &[u8]) -> Result<Wanted, ApiError> {
     let request =
-        ChatRequest::parse(body).map_err(|error| ApiError::wrong(&error.path, error.message))?;
+        ChatRequest::parse(body).map_err(|error| ApiError::wrong(&error.path, &error.message))?;
     refuse_constraints(&request)?;
     let settings = settings(&request.sampling);
     let ask = Ask {

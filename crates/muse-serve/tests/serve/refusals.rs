@@ -57,6 +57,11 @@ async fn http_refuses_with_status_field_and_advice() {
     check(with(json!({ "temperature": -0.5 })), 400, Some("temperature"), wrong, "-0.5").await;
     check(with(json!({ "top_p": 0 })), 400, Some("top_p"), wrong, "above 0").await;
     check(with(json!({ "n": 99 })), 400, Some("n"), wrong, "1 to 16").await;
+    check(with(json!({ "messages": [7] })), 400, Some("messages[0]"), wrong, "messages[0]: is a")
+        .await;
+    check(b"[]".to_vec(), 400, None, wrong, "the body is a list, expected an object").await;
+    let endless = said(&"x".repeat(300_000)).to_string().into_bytes();
+    check(endless, 400, Some("messages"), too_long, "300000 bytes").await;
     check(long, 400, Some("messages"), too_long, "602 tokens and the model has room for 512").await;
     check(with(json!({ "model": "x" })), 404, Some("model"), "model_not_found", "\"fake\"").await;
     check(b"{\"messages\": [}".to_vec(), 400, None, wrong, "byte 14").await;
@@ -84,6 +89,7 @@ async fn http_answers_json_to_wrong_places_and_sizes() {
     check("GET", CHAT, 405, "method_not_allowed", "use POST").await;
     check("POST", "/v1/models", 405, "method_not_allowed", "use GET").await;
     check("GET", "/v2/nothing", 404, "unknown_url", "/v1/chat/completions").await;
+    check("GET", "/v1/models/%ff", 400, "invalid_request", "UTF-8").await;
     check("GET", "/v1/models/other", 404, "model_not_found", "fake").await;
 }
 
@@ -108,10 +114,12 @@ async fn grpc_refuses_with_code_field_and_advice() {
         }),
         ..Conversation::default()
     };
-    let dated = Conversation {
-        messages: vec![message(Role::User, "Hi")],
-        current_date: "tomorrow".to_owned(),
-        ..Conversation::default()
+    let dated = |date: &str| {
+        conversation(Conversation {
+            messages: vec![message(Role::User, "Hi")],
+            current_date: date.to_owned(),
+            ..Conversation::default()
+        })
     };
     let tools = |names: &[&str]| {
         let tool = |name: &&str| Tool { name: (*name).to_owned(), ..Tool::default() };
@@ -134,7 +142,11 @@ async fn grpc_refuses_with_code_field_and_advice() {
             "ROLE_ASSISTANT",
         ),
         (conversation(named), "conversation.tool_choice.name", "declare it"),
-        (conversation(dated), "conversation.current_date", "YYYY-MM-DD"),
+        (dated("tomorrow"), "conversation.current_date", "YYYY-MM-DD"),
+        (dated("2026-13-01"), "conversation.current_date", "2026-13-01"),
+        (dated("2026-00-10"), "conversation.current_date", "2026-00-10"),
+        (dated("2023-02-29"), "conversation.current_date", "2023-02-29"),
+        (dated("2024-02-30"), "conversation.current_date", "2024-02-30"),
         (limits(Limits { max_tokens: Some(0), ..Limits::default() }), "limits.max_tokens", "1"),
         (limits(Limits { logprobs: Some(21), ..Limits::default() }), "limits.logprobs", "20"),
         (
