@@ -1,3 +1,5 @@
+//! Holds every packed layout to its format's decoder, over golden blocks.
+
 use std::fs;
 
 use muse_testkit::golden_dir;
