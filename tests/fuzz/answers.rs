@@ -31,6 +31,7 @@ pub fn heard(all: &[Heard]) -> (String, String, Vec<(String, String)>, Vec<Strin
             Heard::Think(text) => joined.0.push_str(text),
             Heard::Say(text) => joined.1.push_str(text),
             Heard::Call(call) => joined.2.push((call.name.clone(), call.arguments.clone())),
+            Heard::CallPart(_) => {}
             Heard::StopText(text) => joined.3.push(text.clone()),
         }
     }

@@ -94,6 +94,7 @@ fn completions_are_heard_whole() {
                         None => answer["tool_calls"] = json!([call]),
                     }
                 }
+                Heard::CallPart(part) => panic!("{name}: no parts were asked for: {part:?}"),
                 Heard::StopText(stop) => panic!("{name}: no stop text was set, met {stop:?}"),
             }
         }

@@ -38,6 +38,7 @@ fn summary(heard: &[Heard]) -> String {
             Heard::Think(text) => reasoning.push_str(text),
             Heard::Say(text) => content.push_str(text),
             Heard::Call(call) => calls.push_str(&format!("{}{}", call.name, call.arguments)),
+            Heard::CallPart(_) => {}
             Heard::StopText(stop) => content.push_str(&format!("[stop {stop}]")),
         }
     }
@@ -347,4 +348,60 @@ fn call_ids_are_unique() {
         let Heard::Call(call) = &out[0] else { panic!("{out:?}") };
         assert!(ids.insert(call.id.clone()), "{} came twice", call.id);
     }
+}
+
+/// Ids and arguments.
+type Calls = Vec<(String, String)>;
+
+/// Hears growing calls in parts of `size` bytes: the parts of each call, and the whole ones.
+fn grown(text: &str, size: usize, complete: bool) -> (Calls, Calls) {
+    let growing = Conversation { growing_calls: true, ..conversation() };
+    let mut listener = TextListener::new(&growing, &[]);
+    let (mut parts, mut whole) = (Calls::new(), Calls::new());
+    let mut out = Vec::new();
+    text.as_bytes().chunks(size).for_each(|part| listener.hear_bytes(part, &mut out));
+    listener.finish(complete, &mut out);
+    for event in out {
+        match event {
+            Heard::CallPart(part) => match parts.iter_mut().find(|(id, _)| *id == part.id) {
+                Some((_, joined)) => joined.push_str(&part.arguments),
+                None => parts.push((part.id, part.arguments)),
+            },
+            Heard::Call(call) => whole.push((call.id, call.arguments)),
+            _ => {}
+        }
+    }
+    (parts, whole)
+}
+
+#[test]
+fn r15_growing_arguments_join_to_the_final_json() {
+    let put =
+        |body: &str| invoke("files.put", &(parameter("body", body) + &parameter("path", "p")));
+    let count = invoke("count", &parameter("n", "12"));
+    for body in [
+        "l1 \"l2\"\nl3",
+        "",
+        "a </atem:parameter> b",
+        "<atem:parameter name=\"q\">1</atem:parameter> x",
+        "🦭",
+    ] {
+        let text = format!(
+            " to=files.put<|message|>{}<|eot|>",
+            block(&(put(body) + &count + &invoke("garden.list_beds", "")))
+        );
+        for size in [1, 5, text.len()] {
+            let (parts, whole) = grown(&text, size, true);
+            assert_eq!(parts, whole, "{body} by {size}");
+            assert_eq!(whole.len(), 3);
+            let value: serde_json::Value = serde_json::from_str(&whole[0].1).unwrap();
+            assert_eq!(value["body"], body);
+        }
+    }
+    // Cut within a string: what was certain went out, no closing tag did, and no call follows.
+    let text = format!(" to=files.put<|message|>{}", put("growing text"));
+    let cut = &text[..text.find("</atem:parameter>").unwrap() + 9];
+    let (parts, whole) = grown(cut, 1, false);
+    assert_eq!(parts[0].1, "{\"body\":\"growing text");
+    assert_eq!(whole, []);
 }

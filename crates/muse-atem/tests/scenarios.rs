@@ -155,21 +155,22 @@ fn server_dos_003_a_token_costs_the_same_however_long_the_message() {
         tokens
     };
     let body = json!({"messages": user("?"), "tools": [{"name": "t"}]});
-    let hear = |count: usize| {
-        let mut listener =
-            TokenListener::new(&request(&body).conversation, &[], NANO.clone() as Arc<_>);
-        let mut out = Vec::new();
+    let mut listener =
+        TokenListener::new(&request(&body).conversation, &[], NANO.clone() as Arc<_>);
+    let mut out = Vec::new();
+    let mut window = || {
         let started = Instant::now();
-        for at in 0..count {
+        for at in 0..1_000 {
             listener.hear(words[at % words.len()], &mut out);
             out.clear();
         }
         started.elapsed()
     };
-    // The best of some rounds: other work on the machine only ever adds.
-    let best = |count: usize| (0..15).map(|_| hear(count)).min().unwrap_or(Duration::MAX);
-    let (short, long) = (best(1_000), best(100_000));
-    assert!(long < short * 200, "1,000 tokens take {short:?}, 100,000 take {long:?}");
+    let windows: Vec<Duration> = (0..100).map(|_| window()).collect();
+    // The best of some windows: other work on the machine only ever adds.
+    let first = windows[..20].iter().min().expect("20 windows");
+    let last = windows[80..].iter().min().expect("20 windows");
+    assert!(*last < *first * 2, "1,000 tokens take {first:?} at first, {last:?} at last");
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn answer(heard: &[Heard]) -> Answer {
             Heard::Think(text) => answer.reasoning.push_str(text),
             Heard::Say(text) => answer.content.push_str(text),
             Heard::Call(call) => answer.calls.push((call.name.clone(), call.arguments.clone())),
-            Heard::StopText(_) => {}
+            Heard::CallPart(_) | Heard::StopText(_) => {}
         }
     }
     answer

@@ -13,6 +13,8 @@ use super::work;
 /// A call as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Invoke {
+    /// Which opener of the body it began with; broken ones are counted too.
+    pub(super) serial: usize,
     pub(super) name: String,
     /// Names of parameters and where their values are in the body.
     pub(super) parameters: Vec<(String, Range<usize>)>,
@@ -29,6 +31,7 @@ pub(super) struct Block {
     open: Option<Invoke>,
     value: Value,
     done: Vec<Invoke>,
+    opened: usize,
     shape: Shape,
 }
 
@@ -103,6 +106,7 @@ impl Block {
             open: None,
             value: Value::default(),
             done: Vec::new(),
+            opened: 0,
             shape: Shape::Empty,
         }
     }
@@ -120,6 +124,23 @@ impl Block {
     /// Whether the body can no longer be nothing but one well-formed block of declared calls.
     pub(super) fn is_prose(&self) -> bool {
         self.shape == Shape::Broken
+    }
+
+    /// The calls that are whole.
+    pub(super) fn done(&self) -> &[Invoke] {
+        &self.done
+    }
+
+    /// The call that is open, and of its open value the name and what is certain of the text.
+    pub(super) fn open(&self) -> Option<(&Invoke, Option<(&str, &str)>)> {
+        let open = self.open.as_ref()?;
+        let end = match self.state {
+            State::Value => self.value.doubtful.unwrap_or(self.at),
+            State::AfterValue | State::AfterInvoke | State::AfterBlock => self.value.end,
+            _ => return Some((open, None)),
+        };
+        let sure = if self.value.glued { "" } else { &self.text[self.value.start..end] };
+        Some((open, Some((self.value.key.as_str(), sure))))
     }
 
     /// Takes more of the body.
@@ -265,14 +286,16 @@ impl Block {
         if to.declared.resolve(&name).is_none() {
             self.shape = Shape::Broken;
         }
+        self.opened += 1;
+        let opened = |name| Invoke { serial: self.opened, name, parameters: Vec::new() };
         match to.glued(&name) {
             Some((tool, parameter)) => {
-                self.open = Some(Invoke { name: tool, parameters: Vec::new() });
+                self.open = Some(opened(tool));
                 self.open_value(parameter);
                 self.value.glued = true;
             }
             None => {
-                self.open = Some(Invoke { name, parameters: Vec::new() });
+                self.open = Some(opened(name));
                 self.state = State::Invoke;
             }
         }

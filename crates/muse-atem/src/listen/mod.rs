@@ -2,6 +2,7 @@
 //! and any split of the input gives the same.
 
 mod block;
+mod growth;
 mod header;
 mod id;
 mod names;

@@ -14,6 +14,14 @@ pub(super) fn typed(text: &str, key: &str, root: Option<&Json>) -> Json {
     }
 }
 
+/// Whether the parameter `key` is a string whatever its text is; the second says that the text
+/// `null` is none.
+pub(super) fn is_string(key: &str, root: Option<&Json>) -> (bool, bool) {
+    let schema = root.and_then(|root| Some((property(root, key, root, &mut FUEL.clone())?, root)));
+    let types = schema.and_then(|(schema, root)| types(schema, root, &mut FUEL.clone()));
+    types.map_or((false, false), |types| (types.string, types.null))
+}
+
 /// The schema of a property, through `$ref` and `allOf` of the whole.
 fn property<'a>(schema: &'a Json, key: &str, root: &'a Json, fuel: &mut usize) -> Option<&'a Json> {
     *fuel = fuel.checked_sub(1)?;

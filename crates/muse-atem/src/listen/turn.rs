@@ -4,6 +4,7 @@
 use muse_core::contract::{Channel, Conversation, Heard, Piece, ToolCall};
 
 use super::block::{Addressee, Block, Invoke};
+use super::growth::Growth;
 use super::header::{Header, Speaker};
 use super::names::Declared;
 use super::schema;
@@ -18,6 +19,7 @@ pub(super) struct Turn {
     /// Marks are tokens; the same letters are text.
     by_token: bool,
     single_call: bool,
+    growing_calls: bool,
     state: State,
     voice: Voice,
 }
@@ -28,7 +30,7 @@ enum State {
     /// Reasoning, or an answer.
     Speech { thought: bool, hold: Hold },
     /// A message to a tool, or one without recipient that may turn out to be a call.
-    Body { recipient: Option<String>, block: Box<Block>, pending: Option<Pending> },
+    Body { recipient: Option<String>, block: Box<Block>, pending: Option<Pending>, growth: Growth },
     /// The turn is over; the rest is ignored.
     Over,
 }
@@ -49,6 +51,7 @@ impl Turn {
             declared,
             by_token,
             single_call: conversation.single_call,
+            growing_calls: conversation.growing_calls,
             state,
             voice: Voice::new(stop),
         };
@@ -127,7 +130,7 @@ impl Turn {
                     }
                 }
             }
-            State::Body { recipient, block, pending } => {
+            State::Body { recipient, block, pending, growth } => {
                 let to = Addressee { declared: &self.declared, recipient: recipient.as_deref() };
                 if let Some(Pending { header: Some(header), .. }) = pending {
                     let taken = header.take(text);
@@ -138,6 +141,9 @@ impl Turn {
                 }
                 quote(pending, block, &to);
                 block.take(text, &to);
+                if self.growing_calls && recipient.is_some() {
+                    growth.follow(block, &to, self.single_call, &mut self.voice);
+                }
                 if recipient.is_none() && block.is_prose() {
                     let block = std::mem::replace(block, Box::new(Block::new(longest)));
                     self.state = State::Speech { thought: false, hold: Hold::default() };
@@ -223,7 +229,7 @@ impl Turn {
     }
 
     fn mark_in_body(&mut self, mark: Mark) {
-        let State::Body { recipient, block, pending } = &mut self.state else {
+        let State::Body { recipient, block, pending, .. } = &mut self.state else {
             unreachable!("asked by the state")
         };
         let to = Addressee { declared: &self.declared, recipient: recipient.as_deref() };
@@ -337,6 +343,7 @@ impl Turn {
                 recipient,
                 block: Box::new(Block::new(self.declared.longest())),
                 pending: None,
+                growth: Growth::default(),
             },
         };
     }
@@ -352,14 +359,19 @@ impl Turn {
     /// A message to a tool ended, or was cut.
     fn close_body(&mut self, finished: bool) {
         let over = std::mem::replace(&mut self.state, State::Over);
-        let State::Body { recipient, mut block, .. } = over else {
+        let State::Body { recipient, mut block, mut growth, .. } = over else {
             unreachable!("only a body is closed")
         };
         let (invokes, pure) = block.end(finished);
         let calls: Vec<ToolCall> = match &recipient {
             None if !pure => Vec::new(),
             to => {
-                invokes.iter().filter_map(|call| self.call(call, to.as_deref(), &block)).collect()
+                let whole = invokes.iter().filter_map(|invoke| {
+                    let call = self.call(invoke, to.as_deref(), &block)?;
+                    Some((invoke.serial, call))
+                });
+                let whole = whole.collect();
+                growth.settle(whole, &mut self.voice)
             }
         };
         if !calls.is_empty() {

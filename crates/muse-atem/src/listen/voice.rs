@@ -68,6 +68,19 @@ impl Voice {
         }
     }
 
+    /// More of a call that is being written.
+    pub(super) fn call_part(&mut self, id: &str, name: &str, arguments: &str) {
+        match self.out.last_mut() {
+            _ if self.stopped => {}
+            Some(Heard::CallPart(last)) if last.id == id => last.arguments.push_str(arguments),
+            _ => self.out.push(Heard::CallPart(ToolCall {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: arguments.to_owned(),
+            })),
+        }
+    }
+
     /// Nothing more is to be heard.
     pub(super) fn finish(&mut self) {
         if !std::mem::replace(&mut self.stopped, true) {

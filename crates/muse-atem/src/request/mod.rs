@@ -120,6 +120,7 @@ impl ChatRequest {
             knowledge_cutoff: settings::variable("knowledge_cutoff", &fields, &arguments)?,
             current_date: settings::variable("current_date", &fields, &arguments)?,
             single_call: !parallel_tool_calls,
+            growing_calls: settings::stream_option("growing_tool_calls", &fields)?,
             tail,
         };
         Ok(Self {
@@ -137,7 +138,7 @@ impl ChatRequest {
             logprobs: settings::logprobs(&fields)?,
             n: fields.whole_number("n", 1, settings::MAX_CHOICES)?.unwrap_or(1),
             stream: fields.boolean("stream")?.unwrap_or(false),
-            include_usage: settings::include_usage(&fields)?,
+            include_usage: settings::stream_option("include_usage", &fields)?,
         })
     }
 }

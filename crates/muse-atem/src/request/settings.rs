@@ -223,7 +223,8 @@ pub(super) fn logprobs(fields: &Fields<'_>) -> Result<Option<u32>, RequestError>
     }
 }
 
-pub(super) fn include_usage(fields: &Fields<'_>) -> Result<bool, RequestError> {
+/// A switch among the options of a stream.
+pub(super) fn stream_option(key: &str, fields: &Fields<'_>) -> Result<bool, RequestError> {
     let options = fields.object("stream_options")?.unwrap_or_default();
-    Ok(options.boolean("include_usage")?.unwrap_or(false))
+    Ok(options.boolean(key)?.unwrap_or(false))
 }

@@ -64,6 +64,10 @@ pub enum Heard {
     Say(String),
     /// A whole tool call.
     Call(ToolCall),
+    /// More of a call that is still being written, when the conversation asked for it. The
+    /// arguments of its parts, joined, are those of the whole call that follows under the same
+    /// id; when the answer is cut, none follows.
+    CallPart(ToolCall),
     /// A stop text was met; the request can be cancelled, nothing follows.
     StopText(String),
 }
@@ -98,6 +102,8 @@ pub struct Conversation {
     pub current_date: Option<String>,
     /// Hear one call at most: the answer ends behind it.
     pub single_call: bool,
+    /// Hear calls while they are written ([`Heard::CallPart`]), not only when they are whole.
+    pub growing_calls: bool,
     /// Text committed on behalf of the assistant behind its header, such as ` to=user` and the
     /// message mark; none lets it choose.
     pub tail: Vec<Piece>,

@@ -155,6 +155,8 @@ impl Choice {
                         self.closed = Some(Closed::OneCall);
                     }
                 }
+                // Only heard when a conversation asks for growing calls.
+                Heard::CallPart(_) => {}
                 Heard::StopText(text) => self.closed = Some(Closed::StopText(text)),
             }
         }
