@@ -215,6 +215,45 @@ fn vision_014_a_placeholder_in_text_is_text() {
 }
 
 #[test]
+fn r21_history_can_be_rendered_otherwise_on_request() {
+    let call = json!({"id": "k", "function": {"name": "t", "arguments": "{}"}});
+    let messages = json!([
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "reasoning_content": "b", "content": "c"},
+        {"role": "user", "content": "d"},
+        {"role": "assistant", "reasoning": "e", "content": "f", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "k", "content": "g"},
+    ]);
+    let rendered = |options: Value| {
+        let whole = prompt(&json!({"messages": messages, "chat_template_kwargs": options}));
+        whole[whole.find("<|start|>user").unwrap()..].to_owned()
+    };
+    let call = "<|start|>assistant to=t<|message|><atem:function_calls>\n<atem:invoke name=\"t\">\n\
+                </atem:invoke>\n</atem:function_calls><|eot|>";
+    let rest = "<|start|>tool t<|message|><tool_output name=\"t\">\ng\n</tool_output><|eot|><|start|>assistant";
+    let thought = |text: &str| format!("<|start|>assistant to=self<|message|>{text}<|eom|>");
+    let first = |thought: &str| {
+        format!(
+            "<|start|>user<|message|>a<|eot|>{thought}<|start|>assistant to=user<|message|>c<|eot|>\
+                 <|start|>user<|message|>d<|eot|>"
+        )
+    };
+    assert_eq!(rendered(json!({})), first(&thought("b")) + &thought("e") + call + rest);
+    assert_eq!(
+        rendered(json!({"keep_text_beside_calls": true})),
+        first(&thought("b"))
+            + &thought("e")
+            + "<|start|>assistant to=user<|message|>f<|eom|>"
+            + call
+            + rest
+    );
+    assert_eq!(
+        rendered(json!({"drop_earlier_reasoning": true})),
+        first("") + &thought("e") + call + rest
+    );
+}
+
+#[test]
 fn fields_of_the_wrong_kind_are_named() {
     for (field, value, path) in [
         ("messages", json!([]), "messages"),

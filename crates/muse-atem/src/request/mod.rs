@@ -2,6 +2,7 @@
 //! unknown field is ignored; a known field with a wrong type or value is an error with its path.
 
 mod fields;
+mod history;
 mod messages;
 mod settings;
 mod template;
@@ -102,7 +103,13 @@ impl ChatRequest {
     pub fn from_json(body: &Json) -> Result<Self, RequestError> {
         let fields = Fields::whole(body)?;
         let arguments = fields.object("chat_template_kwargs")?.unwrap_or_default();
-        let (turns, media) = messages::read(&fields)?;
+        let (mut turns, media) = messages::read(&fields)?;
+        if arguments.boolean("keep_text_beside_calls")?.unwrap_or(false) {
+            turns = history::keep_text_beside_calls(turns);
+        }
+        if arguments.boolean("drop_earlier_reasoning")?.unwrap_or(false) {
+            history::drop_earlier_reasoning(&mut turns);
+        }
         let (declared, tool_choice) = tools::read(&fields)?;
         let effort = settings::effort(&fields, &arguments)?;
         let parallel_tool_calls = fields.boolean("parallel_tool_calls")?.unwrap_or(true);

@@ -1,0 +1,44 @@
+//! What a client may ask of its history beyond the published template, which drops text beside
+//! calls and renders all reasoning it is sent.
+
+use muse_core::contract::Turn;
+
+/// Text beside calls as a message of its own before them, as the model wrote it.
+pub(super) fn keep_text_beside_calls(turns: Vec<Turn>) -> Vec<Turn> {
+    let mut kept = Vec::with_capacity(turns.len());
+    for turn in turns {
+        match turn {
+            Turn::Assistant { reasoning, content, calls, recipient, end_turn }
+                if !content.is_empty() && !calls.is_empty() =>
+            {
+                kept.push(Turn::Assistant {
+                    reasoning,
+                    content,
+                    calls: Vec::new(),
+                    recipient,
+                    end_turn: Some(false),
+                });
+                kept.push(Turn::Assistant {
+                    reasoning: None,
+                    content: Vec::new(),
+                    calls,
+                    recipient: None,
+                    end_turn,
+                });
+            }
+            turn => kept.push(turn),
+        }
+    }
+    kept
+}
+
+/// Without the reasoning before the last message of the user: what came after it belongs to the
+/// turn that goes on.
+pub(super) fn drop_earlier_reasoning(turns: &mut [Turn]) {
+    let last = turns.iter().rposition(|turn| matches!(turn, Turn::User(_))).unwrap_or(0);
+    for turn in &mut turns[..last] {
+        if let Turn::Assistant { reasoning, .. } = turn {
+            *reasoning = None;
+        }
+    }
+}
