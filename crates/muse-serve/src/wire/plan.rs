@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use muse_core::contract::{DrafterSpec, KvPool, KvType, PageCount, TextSpec, WeightSource};
+use muse_core::contract::{
+    DrafterSpec, KvPool, KvType, PAGE_TOKENS, PageCount, TextSpec, WeightSource,
+};
 use muse_core::engine::EngineOptions;
 use muse_core::model::{ModelOptions, page_bytes};
 use muse_core::{Error, Result};
@@ -130,7 +132,7 @@ impl Sizes {
     /// Fits the cache into the memory that is free.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a size of 0, [`Error::Exhausted`] when memory cannot hold what was
+    /// [`Error::Invalid`] for a size that the checkpoint does not allow, [`Error::Exhausted`] when memory cannot hold what was
     /// asked for by name.
     pub(super) fn fit(
         text: &TextSpec,
@@ -148,9 +150,9 @@ impl Sizes {
         drafter: Option<&dyn WeightSource>,
         options: &LoadOptions,
     ) -> Result<Self> {
-        check(options)?;
         let most = u32::try_from(text.max_positions).unwrap_or(u32::MAX);
-        let wanted = options.context.unwrap_or(most).min(most);
+        check(options, most)?;
+        let wanted = options.context.unwrap_or(most);
         let spec = drafter.and_then(|drafter| drafter.spec().drafter.as_ref());
         let block = spec.map_or(1, |spec| spec.block.max(1));
         let rows = STEP_ROWS.min(wanted as usize).max(block);
@@ -227,13 +229,20 @@ impl Sizes {
     }
 }
 
-fn check(options: &LoadOptions) -> Result<()> {
-    let zero = match options {
-        LoadOptions { context: Some(0), .. } => "context",
-        LoadOptions { parallel: Some(0), .. } => "parallel",
-        _ => return Ok(()),
-    };
-    Err(Error::Invalid(format!("--{zero} is 0, it must be at least 1")))
+fn check(options: &LoadOptions, most: u32) -> Result<()> {
+    // A page is the least that a cache holds.
+    let least = most.min(PAGE_TOKENS as u32);
+    match options {
+        LoadOptions { context: Some(context), .. } if !(least..=most).contains(context) => {
+            Err(Error::Invalid(format!(
+                "--context is {context}, this checkpoint allows {least} to {most} positions"
+            )))
+        }
+        LoadOptions { parallel: Some(0), .. } => {
+            Err(Error::Invalid("--parallel is 0, it must be at least 1".into()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The longest context up to `most` that `fits`, but not below
@@ -303,11 +312,13 @@ mod tests {
         let options = LoadOptions { context: Some(100_000), parallel: Some(9), ..options };
         let error = fit(Some(100 << 20), &options).err().expect("too much").to_string();
         assert!(error.contains("9 x 100000") && error.contains("--kv q8_0"), "{error}");
-        for options in [
-            LoadOptions { context: Some(0), ..LoadOptions::default() },
-            LoadOptions { parallel: Some(0), ..LoadOptions::default() },
-        ] {
-            assert!(matches!(fit(None, &options), Err(Error::Invalid(_))));
+        for context in [0, 63, 131_073, u32::MAX] {
+            let options = LoadOptions { context: Some(context), ..LoadOptions::default() };
+            let error = fit(None, &options).err().expect("no such context").to_string();
+            assert!(error.contains(&format!("--context is {context}")), "{error}");
+            assert!(error.contains("64 to 131072"), "{error}");
         }
+        let options = LoadOptions { parallel: Some(0), ..LoadOptions::default() };
+        assert!(matches!(fit(None, &options), Err(Error::Invalid(_))));
     }
 }
