@@ -10,3 +10,4 @@ pub mod edited;
 pub mod retype;
 pub mod run;
 pub mod sim;
+pub mod wide;

@@ -47,5 +47,16 @@ xflags::xflags! {
             /// The first seed, 0 when absent.
             optional --from from: u64
         }
+        /// Writes a GGUF file of the published width with random weights, to measure speed on.
+        cmd wide {
+            /// How many layers; the published model has 52.
+            required --layers layers: u32
+            /// Format of the body's matrices and the embedding, such as q4_k; --type means it too.
+            required --format format: String
+            /// Format of the head, q6_k when absent.
+            optional --head head: String
+            /// The file, which is not there yet.
+            required --out out: PathBuf
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
+use crate::flags::Wide;
 use crate::tools::{self, Found, Tool};
 
 /// How a job ended, if it did not fail.
@@ -53,6 +54,17 @@ pub(crate) fn sim(sh: &Shell, seeds: u64, from: u64) -> Result<()> {
         "sim",
         &["--seeds".into(), seeds.to_string(), "--from".into(), from.to_string()],
     )
+}
+
+/// Writes a random checkpoint.
+pub(crate) fn wide(sh: &Shell, flags: &Wide) -> Result<()> {
+    let mut args = vec!["--layers".to_owned(), flags.layers.to_string()];
+    args.extend(["--type".to_owned(), flags.format.clone()]);
+    args.extend(flags.head.iter().flat_map(|head| ["--head".to_owned(), head.clone()]));
+    // The shell stands in the workspace, the caller elsewhere.
+    let out = std::path::absolute(&flags.out)?.to_string_lossy().into_owned();
+    args.extend(["--out".to_owned(), out]);
+    job(sh, "muse-tests", "wide", &args)
 }
 
 /// Runs every bench of the workspace.

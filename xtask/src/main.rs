@@ -12,6 +12,7 @@ mod source;
 mod tidy;
 mod tools;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,7 +23,11 @@ use flags::{Xtask, XtaskCmd};
 use jobs::Outcome;
 
 fn main() -> ExitCode {
-    match run(Xtask::from_env_or_exit().subcommand) {
+    // The parser names fields as the flags, and `type` cannot be a field's name.
+    let plain = |arg: OsString| if arg == "--type" { "--format".into() } else { arg };
+    let args = std::env::args_os().skip(1).map(plain).collect();
+    let xtask = Xtask::from_vec(args).unwrap_or_else(|error| error.exit());
+    match run(xtask.subcommand) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -45,6 +50,7 @@ fn run(command: XtaskCmd) -> Result<()> {
         }
         XtaskCmd::Cases(flags) => jobs::cases(&sh, &flags.file, flags.kind.as_deref()),
         XtaskCmd::Sim(flags) => jobs::sim(&sh, flags.seeds, flags.from.unwrap_or(0)),
+        XtaskCmd::Wide(flags) => jobs::wide(&sh, &flags),
     }
 }
 

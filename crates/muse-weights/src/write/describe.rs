@@ -65,28 +65,16 @@ fn describe(
 ) -> Result<()> {
     const HAS_IT: &str = "the caller asked for a model the checkpoint has";
     let spec = checkpoint.spec();
-    let refuse = |key: &str, found: String, expected: &str| Error::Variant {
-        file: checkpoint.path().to_owned(),
-        key: key.to_owned(),
-        found,
-        expected: format!("{expected}: GGUF files of the architecture cannot say anything else"),
-    };
-    let (architecture, sort) = match kind {
-        ModelKind::Text => (TEXT, "model"),
-        ModelKind::Drafter => ("dflash", "model"),
-        ModelKind::Vision => ("clip", "mmproj"),
-    };
-    keys.set("general.architecture", architecture);
-    keys.set("general.type", sort);
+    keys.set("general.type", if kind == ModelKind::Vision { "mmproj" } else { "model" });
     keys.set("general.name", name);
     match kind {
-        ModelKind::Text => text(spec.text.as_ref().expect(HAS_IT), keys, refuse)?,
+        ModelKind::Text => keys.set_text(spec.text.as_ref().expect(HAS_IT))?,
         ModelKind::Drafter => {
             let spec = spec.drafter.as_ref().expect(HAS_IT);
             let target = vocabulary.and_then(|target| target.spec().text.as_ref());
             drafter(spec, target, keys);
         }
-        ModelKind::Vision => vision(spec.vision.as_ref().expect(HAS_IT), keys, refuse)?,
+        ModelKind::Vision => vision(spec.vision.as_ref().expect(HAS_IT), keys)?,
     }
     if kind != ModelKind::Vision {
         vocabulary::copy(checkpoint, keys)?;
@@ -127,47 +115,61 @@ impl Attention {
     }
 }
 
-fn text(
-    spec: &TextSpec,
-    keys: &mut GgufKeys,
-    refuse: impl Fn(&str, String, &str) -> Error,
-) -> Result<()> {
-    let attention = Attention {
-        layers: spec.layers.len(),
-        hidden: spec.hidden,
-        ffn: spec.ffn,
-        heads: spec.heads,
-        kv_heads: spec.kv_heads,
-        head_dim: spec.head_dim,
-        norm_eps: spec.norm_eps,
-        rope_theta: spec.rope_theta,
-    };
-    attention.describe(TEXT, keys);
-    if spec.post_norm_eps != POST_NORM_EPS {
-        let expected = format!("{POST_NORM_EPS:e}");
-        return Err(refuse("post_norm_eps", format!("{:e}", spec.post_norm_eps), &expected));
+impl GgufKeys {
+    /// Sets the keys of a text model: all but those of its tokenizer.
+    ///
+    /// # Errors
+    /// When the keys of the architecture cannot say what the model is.
+    pub fn set_text(&mut self, spec: &TextSpec) -> Result<()> {
+        let attention = Attention {
+            layers: spec.layers.len(),
+            hidden: spec.hidden,
+            ffn: spec.ffn,
+            heads: spec.heads,
+            kv_heads: spec.kv_heads,
+            head_dim: spec.head_dim,
+            norm_eps: spec.norm_eps,
+            rope_theta: spec.rope_theta,
+        };
+        self.set("general.architecture", TEXT);
+        attention.describe(TEXT, self);
+        if spec.post_norm_eps != POST_NORM_EPS {
+            let expected = format!("{POST_NORM_EPS:e}");
+            return Err(unsaid("post_norm_eps", format!("{:e}", spec.post_norm_eps), &expected));
+        }
+        let mut key = |name: &str, n: usize| self.set(&format!("{TEXT}.{name}"), &(n as u32));
+        key("context_length", spec.max_positions);
+        key("vocab_size", spec.vocab);
+        key("rope.dimension_count", spec.head_dim);
+        let mut windows: Vec<u32> = spec.layers.iter().filter_map(|layer| layer.window).collect();
+        windows.dedup();
+        match windows[..] {
+            [] => {}
+            [window] => key("attention.sliding_window", window as usize),
+            _ => return Err(unsaid("sliding_window", format!("{windows:?}"), "one window")),
+        }
+        let odd = spec.layers.iter().position(|layer| layer.rope != layer.window.is_some());
+        if let Some(layer) = odd {
+            let found = format!("layer {layer}, rotated and full or sliding and not rotated");
+            return Err(unsaid("layer_rope_theta", found, "rotation in the sliding layers only"));
+        }
+        let sliding: Vec<bool> = spec.layers.iter().map(|layer| layer.window.is_some()).collect();
+        self.set(&format!("{TEXT}.attention.sliding_window_pattern"), &sliding[..]);
+        self.set(&format!("{TEXT}.logit_scale"), &spec.logit_scale);
+        let cap = spec.logit_cap.unwrap_or(0.0);
+        self.set(&format!("{TEXT}.final_logit_softcapping"), &cap);
+        Ok(())
     }
-    let mut key = |name: &str, value: usize| keys.set(&format!("{TEXT}.{name}"), &(value as u32));
-    key("context_length", spec.max_positions);
-    key("vocab_size", spec.vocab);
-    key("rope.dimension_count", spec.head_dim);
-    let mut windows: Vec<u32> = spec.layers.iter().filter_map(|layer| layer.window).collect();
-    windows.dedup();
-    match windows[..] {
-        [] => {}
-        [window] => key("attention.sliding_window", window as usize),
-        _ => return Err(refuse("sliding_window", format!("{windows:?}"), "one window")),
+}
+
+/// A setting of a model that the keys of its architecture do not have.
+fn unsaid(key: &str, found: String, expected: &str) -> Error {
+    Error::Variant {
+        file: "the new GGUF file".to_owned(),
+        key: key.to_owned(),
+        found,
+        expected: format!("{expected}: the keys of the architecture say nothing else"),
     }
-    if let Some(layer) = spec.layers.iter().position(|layer| layer.rope != layer.window.is_some()) {
-        let found = format!("layer {layer}, rotated and full or sliding and not rotated");
-        return Err(refuse("layer_rope_theta", found, "rotation in the sliding layers only"));
-    }
-    let pattern: Vec<bool> = spec.layers.iter().map(|layer| layer.window.is_some()).collect();
-    keys.set(&format!("{TEXT}.attention.sliding_window_pattern"), &pattern[..]);
-    keys.set(&format!("{TEXT}.logit_scale"), &spec.logit_scale);
-    let cap = spec.logit_cap.unwrap_or(0.0);
-    keys.set(&format!("{TEXT}.final_logit_softcapping"), &cap);
-    Ok(())
 }
 
 fn drafter(spec: &DrafterSpec, target: Option<&TextSpec>, keys: &mut GgufKeys) {
@@ -181,6 +183,7 @@ fn drafter(spec: &DrafterSpec, target: Option<&TextSpec>, keys: &mut GgufKeys) {
         norm_eps: spec.norm_eps,
         rope_theta: spec.rope_theta,
     };
+    keys.set("general.architecture", "dflash");
     attention.describe("dflash", keys);
     if let Some(target) = target {
         keys.set("dflash.context_length", &(target.max_positions as u32));
@@ -194,18 +197,15 @@ fn drafter(spec: &DrafterSpec, target: Option<&TextSpec>, keys: &mut GgufKeys) {
     keys.set("dflash.target_layers", &layers[..]);
 }
 
-fn vision(
-    spec: &VisionSpec,
-    keys: &mut GgufKeys,
-    refuse: impl Fn(&str, String, &str) -> Error,
-) -> Result<()> {
+fn vision(spec: &VisionSpec, keys: &mut GgufKeys) -> Result<()> {
+    keys.set("general.architecture", "clip");
     if spec.full_layers != default_full_layers(spec.full_layers.len()) {
         let expected = "every fourth layer and the last full";
-        return Err(refuse("layer_types", "other full layers".to_owned(), expected));
+        return Err(unsaid("layer_types", "other full layers".to_owned(), expected));
     }
     if spec.table.0 != spec.table.1 {
         let found = format!("a position table of {} x {}", spec.table.0, spec.table.1);
-        return Err(refuse("pos_emb_height", found, "a square one"));
+        return Err(unsaid("pos_emb_height", found, "a square one"));
     }
     keys.set("clip.has_vision_encoder", &true);
     keys.set("clip.projector_type", TEXT);

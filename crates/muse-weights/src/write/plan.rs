@@ -1,6 +1,6 @@
 //! Which tensors a GGUF file of a model has, in which format and row order.
 
-use muse_core::contract::{CheckpointSpec, TensorInfo, WeightSource};
+use muse_core::contract::{CheckpointSpec, TensorInfo, TextSpec, WeightSource};
 use muse_core::quant::Format;
 
 use super::file::GgufTensor;
@@ -86,17 +86,29 @@ pub(super) fn plan(
     body: Format,
     head: Format,
 ) -> Vec<Planned> {
-    let spec = kind.only(checkpoint.spec());
-    let parts = parts(Dialect::Gguf, &spec, 1.0, &|_| false);
-    let planned = |part: Part| {
+    let planned = |(part, tensor, wanted): (Part, GgufTensor, Option<Format>)| {
         let source = checkpoint.tensors().iter().find(|info| info.name == part.name);
         let source = source.expect("checkpoints have every tensor of their spec").clone();
-        let width = part.source_shape.iter().skip(1).product::<usize>();
+        let width = tensor.shape.iter().skip(1).product::<usize>();
         let order = match part.change {
             Change::Split { heads } => Order::Interleaved { heads },
             _ if source.rows > 1 && source.cols != width => Order::Summed,
             _ => Order::Same,
         };
+        Planned { tensor, source, wanted, order }
+    };
+    tensors(&kind.only(checkpoint.spec()), body, head).map(planned).collect()
+}
+
+/// The tensors of a model's file, and the formats that were asked for where the width does not
+/// allow them.
+fn tensors(
+    spec: &CheckpointSpec,
+    body: Format,
+    head: Format,
+) -> impl Iterator<Item = (Part, GgufTensor, Option<Format>)> {
+    let parts = parts(Dialect::Gguf, spec, 1.0, &|_| false);
+    parts.into_iter().map(move |part| {
         let table = matches!(part.name.as_str(), "v.position_embd.weight" | "v.patch_embd.weight");
         let asked = match part.name.as_str() {
             _ if part.rows == 1 || table => Format::F32,
@@ -104,10 +116,19 @@ pub(super) fn plan(
             _ => body,
         };
         let format = fitting(asked, part.cols);
-        let tensor = GgufTensor { name: part.source, format, shape: part.source_shape };
-        Planned { tensor, source, wanted: (format != asked).then_some(asked), order }
-    };
-    parts.into_iter().map(planned).collect()
+        let shape = part.source_shape.clone();
+        let tensor = GgufTensor { name: part.source.clone(), format, shape };
+        (part, tensor, (format != asked).then_some(asked))
+    })
+}
+
+impl GgufTensor {
+    /// The tensors of a text model's file: matrices in `body`, the head in `head`, where the width
+    /// allows it, and vectors in F32.
+    pub fn of_text(spec: &TextSpec, body: Format, head: Format) -> Vec<Self> {
+        let spec = CheckpointSpec { text: Some(spec.clone()), ..CheckpointSpec::default() };
+        tensors(&spec, body, head).map(|(_, tensor, _)| tensor).collect()
+    }
 }
 
 /// The format, or the nearest one above it whose blocks divide the width.
