@@ -1,11 +1,14 @@
 //! What may be said on the command line.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use muse_core::quant::Format;
 use muse_proto::v1;
 
+use super::quantize;
 use crate::config::{ConfigFile, ModelFlags, ServeFlags};
 
 /// Muse-Glimmer on your own machine.
@@ -26,6 +29,8 @@ pub(super) enum Command {
     Generate(GenerateCommand),
     /// Show what a checkpoint holds
     Inspect(InspectCommand),
+    /// Write a checkpoint as a GGUF file in another type
+    Quantize(QuantizeCommand),
 }
 
 #[derive(Args)]
@@ -105,6 +110,32 @@ pub(super) struct GenerateCommand {
 pub(super) struct InspectCommand {
     /// HuggingFace folder or GGUF file (any part of a split one)
     pub(super) path: PathBuf,
+}
+
+#[derive(Args)]
+pub(super) struct QuantizeCommand {
+    /// HuggingFace folder or GGUF file (any part of a split one), in f32, bf16, f16 or q8_0
+    pub(super) input: PathBuf,
+    /// The GGUF file to write; it must not exist
+    pub(super) output: PathBuf,
+    /// Type of the matrices: f32, f16, bf16, q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1 or q4_0
+    #[arg(long = "type", value_name = "TYPE", value_parser = quantize::format)]
+    pub(super) body: Format,
+    /// Type of the head [default: q6_k where the body has fewer bits, else the body's]
+    #[arg(long, value_name = "TYPE", value_parser = quantize::format)]
+    pub(super) keep_head: Option<Format>,
+    /// Which columns matter: a GGUF file of llama-imatrix
+    #[arg(long, value_name = "FILE")]
+    pub(super) imatrix: Option<PathBuf>,
+    /// Write the vision tower with its projector instead of the text model
+    #[arg(long)]
+    pub(super) vision: bool,
+    /// Take the tokenizer from this checkpoint; a drafter's folder has none
+    #[arg(long, value_name = "PATH")]
+    pub(super) vocabulary: Option<PathBuf>,
+    /// Threads to work with [default: all]
+    #[arg(long, value_name = "N")]
+    pub(super) threads: Option<NonZeroUsize>,
 }
 
 /// How tokens are drawn; what is absent is the checkpoint's default.

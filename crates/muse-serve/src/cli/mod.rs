@@ -6,6 +6,7 @@ mod chat;
 mod generate;
 mod inspect;
 mod link;
+mod quantize;
 mod serve;
 mod teller;
 mod terminal;
@@ -26,6 +27,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Chat(command) => chat::run(command),
         Command::Generate(command) => generate::run(&command),
         Command::Inspect(command) => inspect::run(&command),
+        Command::Quantize(command) => quantize::run(&command),
     };
     match result {
         Ok(code) => code,

@@ -3,6 +3,7 @@
 
 mod chat;
 mod generate;
+mod quantize;
 mod refusals;
 mod serve;
 
