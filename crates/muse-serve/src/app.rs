@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muse_atem::Grammars;
 use muse_core::contract::{Engine, PromptTemplate, Sampling, Token, Tokenizer};
 
 /// A model being served. The command's wiring builds it, the services use it.
@@ -14,6 +15,8 @@ pub struct App {
     pub tokenizer: Option<Arc<dyn Tokenizer>>,
     /// Conversations to prompts; present when the tokenizer is.
     pub template: Option<Arc<dyn PromptTemplate>>,
+    /// What answers and calls can be held to; none for a vocabulary that no grammar knows.
+    pub grammars: Option<Arc<Grammars>>,
     /// Used where a request says nothing.
     pub sampling: Sampling,
     /// Tokens that end a turn.

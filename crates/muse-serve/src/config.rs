@@ -33,6 +33,9 @@ pub(crate) struct ModelFlags {
     /// Folder or GGUF file of the DFlash drafter; the embedded model brings its own
     #[arg(long, value_name = "PATH", env = "MUSE_DRAFT")]
     draft: Option<PathBuf>,
+    /// Jinja file that renders conversations, in place of the native chat template
+    #[arg(long, value_name = "FILE", env = "MUSE_CHAT_TEMPLATE")]
+    chat_template: Option<PathBuf>,
     /// GGUF file of the vision tower
     #[arg(long, value_name = "PATH", env = "MUSE_MMPROJ")]
     mmproj: Option<PathBuf>,
@@ -125,6 +128,7 @@ impl ConfigFile {
             model: flags.model.or(file.model),
             draft,
             mmproj,
+            chat_template: flags.chat_template.or(file.chat_template),
             kv: flags.kv.or(file.kv).map_or(KvType::default(), Kv::kind),
             context: flags.context.or(file.context),
             parallel: flags.parallel.or(file.parallel),

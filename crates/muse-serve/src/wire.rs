@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use muse_atem::{Template, Tokenizer as AtemTokenizer};
+use muse_atem::{FileTemplate, Grammars, Template, Tokenizer as AtemTokenizer, template_warning};
 use muse_core::contract::{
     Backend, Drafter, Engine, KvPool, KvType, Place, PromptTemplate, Rows, Sampling, Scores, SeqId,
     Span, Target, TensorInfo, Token, Tokenizer, WeightSource,
@@ -40,6 +40,8 @@ pub struct LoadOptions {
     pub model: Option<PathBuf>,
     /// The drafter's folder or file.
     pub draft: Option<PathBuf>,
+    /// A template file that renders conversations instead of the native template.
+    pub chat_template: Option<PathBuf>,
     /// The vision tower's GGUF file.
     pub mmproj: Option<PathBuf>,
     /// How K and V are stored, the drafter's too.
@@ -72,6 +74,11 @@ pub struct Loaded {
     pub tokenizer: Option<Arc<dyn Tokenizer>>,
     /// How much memory it takes.
     pub plan: MemoryPlan,
+    /// What the user should hear of the checkpoint's chat template: that it is not the one that
+    /// renders.
+    pub template_warning: Option<String>,
+    template: Option<Arc<dyn PromptTemplate>>,
+    grammars: Option<Arc<Grammars>>,
     sampling: Sampling,
     stop: Vec<Token>,
     parts: Box<dyn Parts>,
@@ -168,9 +175,13 @@ fn join<B: Backend>(
         let options = sizes.model(taps);
         Model::new(Arc::clone(&backend), source, &options, &mut progress)?
     };
-    let tokenizer = match source.vocabulary()? {
-        Some(vocabulary) => Some(AtemTokenizer::new(vocabulary)? as Arc<dyn Tokenizer>),
-        None => None,
+    let tokenizer = source.vocabulary()?.map(AtemTokenizer::new).transpose()?;
+    let grammars = tokenizer.clone().map(Grammars::new).transpose()?.map(Arc::new);
+    let tokenizer = tokenizer.map(|tokenizer| tokenizer as Arc<dyn Tokenizer>);
+    let template = tokenizer.clone().map(|tokenizer| template(options, tokenizer)).transpose()?;
+    let template_warning = match (&template, &options.chat_template) {
+        (Some(_), None) => files.target.chat_template()?.as_deref().and_then(template_warning),
+        _ => None,
     };
     let draft_width = drafter.as_ref().map_or(0, |drafter| drafter.width() as u32);
     let card = ModelCard {
@@ -189,9 +200,25 @@ fn join<B: Backend>(
         sampling: sampling(source),
         stop: stop(source, tokenizer.as_deref()),
         tokenizer,
+        template,
+        grammars,
+        template_warning,
         plan: sizes.plan.clone(),
         parts: Box::new(Joined { backend, target, drafter, sizes }),
     })
+}
+
+/// What renders conversations: the file that is named, or the native template.
+fn template(
+    options: &LoadOptions,
+    tokenizer: Arc<dyn Tokenizer>,
+) -> Result<Arc<dyn PromptTemplate>> {
+    let Some(path) = &options.chat_template else { return Ok(Arc::new(Template::new(tokenizer))) };
+    let wrong = |why: &dyn std::fmt::Display| {
+        Error::Invalid(format!("--chat-template {}: {why}", path.display()))
+    };
+    let source = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    Ok(Arc::new(FileTemplate::new(&source, tokenizer).map_err(|error| wrong(&error))?))
 }
 
 /// The tensors that are parameters of the text model. The norms of q and k hold a constant.
@@ -284,15 +311,12 @@ impl Loaded {
     /// [`Error::Exhausted`] when there is no thread to be had.
     pub fn start(self, on_failure: OnFailure) -> Result<App> {
         let engine = self.parts.start(on_failure)?;
-        let template = self.tokenizer.as_ref().map(|tokenizer| {
-            let template = Template::new(Arc::clone(tokenizer));
-            Arc::new(template) as Arc<dyn PromptTemplate>
-        });
         Ok(App {
             model: self.card,
             engine,
             tokenizer: self.tokenizer,
-            template,
+            template: self.template,
+            grammars: self.grammars,
             sampling: self.sampling,
             stop: self.stop,
         })

@@ -67,6 +67,17 @@ impl Checkpoint {
         Self::build(Files::in_memory(files.into_iter().collect())?)
     }
 
+    /// The chat template that came with the checkpoint, as it is written.
+    ///
+    /// # Errors
+    /// The key of a GGUF file is no text.
+    pub fn chat_template(&self) -> Result<Option<String>> {
+        match &self.origin {
+            Origin::HuggingFace { chat_template, .. } => Ok(chat_template.clone()),
+            Origin::Gguf(header) => gguf::chat_template(&self.files[0], header),
+        }
+    }
+
     /// Tensors of the files that nothing needs.
     pub fn ignored(&self) -> &[String] {
         &self.ignored

@@ -10,11 +10,18 @@ pub(super) struct GrammarConstraint {
     matcher: Matcher,
     /// The mask of the state at hand, once it was asked for.
     mask: Option<SimpleVob>,
+    /// Tokens accepted behind the end of the turn, where guesses may run on and nothing counts.
+    behind: usize,
 }
 
 impl GrammarConstraint {
     pub(super) fn new(matcher: Matcher) -> Self {
-        Self { matcher, mask: None }
+        Self { matcher, mask: None, behind: 0 }
+    }
+
+    /// Whether the turn is complete.
+    fn ended(&self) -> bool {
+        self.matcher.is_stopped() && !self.matcher.is_error()
     }
 
     fn current(&mut self) -> Result<&SimpleVob> {
@@ -35,13 +42,22 @@ impl Constraint for GrammarConstraint {
     }
 
     fn accept(&mut self, token: Token) -> Result<()> {
+        if self.ended() {
+            self.behind += 1;
+            return Ok(());
+        }
         self.mask = None;
         self.matcher.consume_token(token.0).map_err(too_complex)
     }
 
     fn rollback(&mut self, tokens: usize) -> Result<()> {
+        let behind = tokens.min(self.behind);
+        self.behind -= behind;
+        if tokens == behind {
+            return Ok(());
+        }
         self.mask = None;
-        self.matcher.rollback(tokens).map_err(too_complex)
+        self.matcher.rollback(tokens - behind).map_err(too_complex)
     }
 
     fn legal_prefix(&mut self, draft: &[Token]) -> Result<usize> {
@@ -50,6 +66,9 @@ impl Constraint for GrammarConstraint {
     }
 
     fn forced(&mut self) -> Result<Option<Token>> {
+        if self.ended() {
+            return Ok(None);
+        }
         let mask = self.current()?;
         let mut allowed = mask.iter();
         let only = allowed.next().filter(|_| allowed.next().is_none());

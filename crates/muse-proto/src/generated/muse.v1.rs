@@ -24,6 +24,9 @@ pub struct Conversation {
     /// The knowledge cutoff the model is told, `YYYY-MM-DD`; the model's own when empty.
     #[prost(string, tag = "7")]
     pub knowledge_cutoff: ::prost::alloc::string::String,
+    /// The answer ends behind its first call; else there may be several.
+    #[prost(bool, tag = "8")]
+    pub single_call: bool,
 }
 /// A message of a conversation.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -76,6 +79,9 @@ pub struct Tool {
     /// JSON schema of its arguments, as JSON text; none declared when empty.
     #[prost(string, tag = "3")]
     pub parameters_json: ::prost::alloc::string::String,
+    /// Calls always fit the schema: nothing else can be generated.
+    #[prost(bool, tag = "4")]
+    pub strict: bool,
 }
 /// A group of tools.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -112,7 +118,7 @@ pub mod tool_choice {
     /// Which way.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Choice {
-        /// The model decides, or no tool is offered.
+        /// The model decides, no tool is offered, or some tool is called.
         #[prost(enumeration = "super::ToolMode", tag = "1")]
         Mode(i32),
         /// The answer calls this tool.
@@ -171,6 +177,8 @@ pub enum ToolMode {
     Auto = 1,
     /// No tool is offered.
     None = 2,
+    /// The answer calls at least one tool.
+    Required = 3,
 }
 impl ToolMode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -182,6 +190,7 @@ impl ToolMode {
             Self::Unspecified => "TOOL_MODE_UNSPECIFIED",
             Self::Auto => "TOOL_MODE_AUTO",
             Self::None => "TOOL_MODE_NONE",
+            Self::Required => "TOOL_MODE_REQUIRED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -190,6 +199,7 @@ impl ToolMode {
             "TOOL_MODE_UNSPECIFIED" => Some(Self::Unspecified),
             "TOOL_MODE_AUTO" => Some(Self::Auto),
             "TOOL_MODE_NONE" => Some(Self::None),
+            "TOOL_MODE_REQUIRED" => Some(Self::Required),
             _ => None,
         }
     }
@@ -469,6 +479,45 @@ pub struct ChatRequest {
     /// first one with the seed itself.
     #[prost(uint32, optional, tag = "6")]
     pub choices: ::core::option::Option<u32>,
+    /// What the visible answer must be; any text when not set. Reasoning and calls stay free.
+    #[prost(message, optional, tag = "7")]
+    pub constraint: ::core::option::Option<Constraint>,
+    /// The most tokens of reasoning; at the budget the answer begins.
+    #[prost(uint32, optional, tag = "8")]
+    pub thinking_token_budget: ::core::option::Option<u32>,
+}
+/// What an answer must be. INVALID_ARGUMENT names what cannot be honoured.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Constraint {
+    /// Which way.
+    #[prost(oneof = "constraint::Rule", tags = "1, 2, 3, 4")]
+    pub rule: ::core::option::Option<constraint::Rule>,
+}
+/// Nested message and enum types in `Constraint`.
+pub mod constraint {
+    /// Which way.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Rule {
+        /// JSON that fits this schema, given as JSON text. `{"type":"object"}` asks for any object.
+        #[prost(string, tag = "1")]
+        JsonSchema(::prost::alloc::string::String),
+        /// Text that matches this regular expression from its first letter to its last.
+        #[prost(string, tag = "2")]
+        Regex(::prost::alloc::string::String),
+        /// Text of this grammar, in the Lark syntax of llguidance.
+        #[prost(string, tag = "3")]
+        Lark(::prost::alloc::string::String),
+        /// One of some texts.
+        #[prost(message, tag = "4")]
+        Choice(super::TextChoice),
+    }
+}
+/// Texts to choose from.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TextChoice {
+    /// At least one.
+    #[prost(string, repeated, tag = "1")]
+    pub texts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Something that happened. For each choice: progress, then reasoning, text and tool calls as they
 /// come, then one usage, then one finish.

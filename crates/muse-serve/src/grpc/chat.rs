@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Responses, convert, deadline};
 use crate::app::App;
-use crate::service::{Ask, ChatEvent, Gate, Service};
+use crate::service::{Ask, ChatEvent, Gate, Rules, Service};
 
 /// Answers conversations.
 pub struct Chat {
@@ -39,20 +39,29 @@ impl ChatService for Chat {
         let deadline = deadline(request.metadata());
         let request = request.into_inner();
         let settings = convert::settings(request.sampling, request.limits, deadline);
+        let conversation = request.conversation.unwrap_or_default();
+        let (conversation, tools) = convert::conversation(conversation).map_err(convert::status)?;
         let ask = Ask {
             model: Some(request.model),
-            conversation: convert::conversation(request.conversation.unwrap_or_default())
-                .map_err(convert::status)?,
+            conversation,
             settings,
             stop: request.stop,
             stop_ids: Vec::new(),
             choices: request.choices,
+            rules: Rules {
+                tools,
+                answer: convert::answer_rule(request.constraint).map_err(convert::status)?,
+                thinking: request.thinking_token_budget,
+            },
         };
         let asked = ask.settings.logprobs.is_some();
         let tokenizer = self.service.app().tokenizer.clone();
         let answer = self.service.chat(ask).await.map_err(convert::status)?;
-        let responses = answer.map(move |event| {
-            let (choice, event) = event.map_err(convert::status)?;
+        let responses = answer.filter_map(move |event| {
+            let (choice, event) = match event {
+                Ok(event) => event,
+                Err(refusal) => return Some(Err(convert::status(refusal))),
+            };
             let event = match event {
                 ChatEvent::Progress { done, total } => {
                     Event::Progress(convert::progress(done, total))
@@ -62,11 +71,13 @@ impl ChatService for Chat {
                     let token = |picked| convert::token(picked, tokenizer.as_deref(), asked);
                     Event::Text(TextDelta { text, tokens: tokens.into_iter().map(token).collect() })
                 }
+                // Nobody can ask for them here.
+                ChatEvent::CallPart(_) => return None,
                 ChatEvent::Call(call) => Event::ToolCall(convert::call(call)),
                 ChatEvent::Spent(spent) => Event::Usage(convert::usage(spent)),
                 ChatEvent::End(end) => Event::Finish(convert::finish(end)),
             };
-            Ok(ChatResponse { choice, event: Some(event) })
+            Some(Ok(ChatResponse { choice, event: Some(event) }))
         });
         Ok(Response::new(Box::pin(responses)))
     }

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use std::time::Duration;
 
-use muse_atem::request::{NO_PARAMETERS, check_tool_name};
+use muse_atem::AnswerRule;
+use muse_atem::request::{NO_PARAMETERS, ToolChoice, check_tool_name};
 use muse_core::contract::{Content, Conversation, Part, Picked, Piece, Token, Tokenizer, Turn};
 use muse_core::contract::{Tool, ToolCall};
 use muse_proto::v1::{self, FinishReason, ReasoningStrength, Role, ToolMode, finish::Matched};
@@ -19,6 +20,8 @@ pub(super) fn status(refusal: Refusal) -> Status {
         | "frequency_penalty" | "presence_penalty" | "bias" | "seed" => format!("sampling.{field}"),
         "max_tokens" | "max_draft" | "logprobs" => format!("limits.{field}"),
         "messages" => "conversation.messages".to_owned(),
+        "tools" => "conversation.tools".to_owned(),
+        "answer" => "constraint".to_owned(),
         other => other.to_owned(),
     })
 }
@@ -47,8 +50,10 @@ pub(super) fn settings(
     }
 }
 
-/// Reads a conversation. Refusals name the field by its path.
-pub(super) fn conversation(message: v1::Conversation) -> Result<Conversation, Refusal> {
+/// Reads a conversation and how its tools may be chosen. Refusals name the field by its path.
+pub(super) fn conversation(
+    message: v1::Conversation,
+) -> Result<(Conversation, ToolChoice), Refusal> {
     let turns = message.messages.into_iter().enumerate().map(|(i, m)| turn(i, m));
     let mut conversation = Conversation {
         turns: turns.collect::<Result<_, _>>()?,
@@ -57,10 +62,12 @@ pub(super) fn conversation(message: v1::Conversation) -> Result<Conversation, Re
         reasoning_strength: strength(message.reasoning_strength)?,
         knowledge_cutoff: date("knowledge_cutoff", message.knowledge_cutoff)?,
         current_date: date("current_date", message.current_date)?,
+        single_call: message.single_call,
         ..Conversation::default()
     };
-    choose_tool(message.tool_choice.and_then(|choice| choice.choice), &mut conversation)?;
-    Ok(conversation)
+    let choice = message.tool_choice.and_then(|choice| choice.choice);
+    let choice = choose_tool(choice, &mut conversation)?;
+    Ok((conversation, choice))
 }
 
 fn turn(index: usize, message: v1::Message) -> Result<Turn, Refusal> {
@@ -130,7 +137,7 @@ fn tools(messages: Vec<v1::Tool>) -> Result<Vec<Tool>, Refusal> {
             name: message.name,
             description: message.description,
             parameters: parameters.unwrap_or_else(|| NO_PARAMETERS.to_owned()),
-            strict: false,
+            strict: message.strict,
         });
     }
     Ok(tools)
@@ -185,22 +192,29 @@ fn days(year: u32, month: u32) -> u32 {
     }
 }
 
-/// Offers no tools, or commits the header of a call.
+/// Offers no tools, or commits the header of a call. Returns what is left to demand.
 fn choose_tool(
     choice: Option<v1::tool_choice::Choice>,
     conversation: &mut Conversation,
-) -> Result<(), Refusal> {
+) -> Result<ToolChoice, Refusal> {
     use v1::tool_choice::Choice;
     match choice {
-        None => {}
-        Some(Choice::Mode(mode)) => match ToolMode::try_from(mode) {
-            Ok(ToolMode::Unspecified | ToolMode::Auto) => {}
-            Ok(ToolMode::None) => conversation.tools.clear(),
-            Err(_) => {
-                let message = format!("found {mode}; give a value of ToolMode (0 to 2)");
-                return Err(Refusal::field("conversation.tool_choice.mode", message));
+        None => Ok(ToolChoice::Auto),
+        Some(Choice::Mode(mode)) => {
+            let wrong = |message| Err(Refusal::field("conversation.tool_choice.mode", message));
+            match ToolMode::try_from(mode) {
+                Ok(ToolMode::Unspecified | ToolMode::Auto) => Ok(ToolChoice::Auto),
+                Ok(ToolMode::None) => {
+                    conversation.tools.clear();
+                    Ok(ToolChoice::None)
+                }
+                Ok(ToolMode::Required) if conversation.tools.is_empty() => {
+                    wrong("a call is required, but there are no `tools`; declare one".to_owned())
+                }
+                Ok(ToolMode::Required) => Ok(ToolChoice::Required),
+                Err(_) => wrong(format!("found {mode}; give a value of ToolMode (0 to 3)")),
             }
-        },
+        }
         Some(Choice::Name(name)) => {
             if !conversation.tools.iter().any(|tool| tool.name == name) {
                 let message = format!("tool {name:?} is not among `tools`; declare it there");
@@ -208,9 +222,25 @@ fn choose_tool(
             }
             conversation.tail =
                 vec![Piece::Text(format!(" to={name}")), Piece::Control("<|message|>")];
+            Ok(ToolChoice::Named(name))
         }
     }
-    Ok(())
+}
+
+/// What the visible answer must be.
+pub(super) fn answer_rule(constraint: Option<v1::Constraint>) -> Result<AnswerRule, Refusal> {
+    use v1::constraint::Rule;
+    let Some(constraint) = constraint else { return Ok(AnswerRule::Free) };
+    match constraint.rule {
+        Some(Rule::JsonSchema(schema)) => Ok(AnswerRule::JsonSchema(schema)),
+        Some(Rule::Regex(regex)) => Ok(AnswerRule::Regex(regex)),
+        Some(Rule::Lark(lark)) => Ok(AnswerRule::Lark(lark)),
+        Some(Rule::Choice(choice)) => Ok(AnswerRule::Choice(choice.texts)),
+        None => {
+            let message = "found no rule; give json_schema, regex, lark or choice, or leave it out";
+            Err(Refusal::field("answer", message))
+        }
+    }
 }
 
 pub(super) fn ids(tokens: &[Token]) -> Vec<u32> {

@@ -52,7 +52,7 @@ impl TokenizerService for Texts {
     ) -> Result<Response<RenderPromptResponse>, Status> {
         let RenderPromptRequest { model, conversation } = request.into_inner();
         self.service.check_model(Some(&model)).map_err(convert::status)?;
-        let conversation =
+        let (conversation, _) =
             convert::conversation(conversation.unwrap_or_default()).map_err(convert::status)?;
         let prompt = self.service.render(conversation).await.map_err(convert::status)?;
         let ids = convert::ids(&prompt.tokens);

@@ -96,7 +96,7 @@ pub(super) struct Collected {
 impl Collected {
     pub(super) fn take(&mut self, event: ChatEvent) {
         match event {
-            ChatEvent::Progress { .. } => {}
+            ChatEvent::Progress { .. } | ChatEvent::CallPart(_) => {}
             ChatEvent::Think(text) => self.reasoning.push_str(&text),
             ChatEvent::Say { text, tokens } => {
                 self.content.push_str(&text);

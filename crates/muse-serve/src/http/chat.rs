@@ -40,7 +40,7 @@ pub(super) async fn completions(
         answer,
         logprobs: logprobs.then_some(tokenizer),
         with_usage: wanted.include_usage,
-        calls: vec![0; choices],
+        calls: vec![Calls::default(); choices],
         spent: vec![Spent::default(); choices],
         ready: VecDeque::new(),
         over: false,
@@ -74,11 +74,20 @@ struct Chunks {
     /// Spells tokens when log-probabilities are asked for.
     logprobs: Option<Arc<dyn Tokenizer>>,
     with_usage: bool,
-    /// Calls told so far, for each choice.
-    calls: Vec<u32>,
+    /// For each choice.
+    calls: Vec<Calls>,
     spent: Vec<Spent>,
     ready: VecDeque<Event>,
     over: bool,
+}
+
+/// Calls of a choice.
+#[derive(Clone, Default)]
+struct Calls {
+    /// How many were told, or begun.
+    told: u32,
+    /// The one that is told in parts.
+    growing: Option<String>,
 }
 
 impl Chunks {
@@ -93,6 +102,12 @@ impl Chunks {
     fn tell(&mut self, choice: u32, change: Value, logprobs: Value) {
         let chunk = self.head.chunk(delta(choice, change, logprobs, None), self.with_usage);
         self.push(&chunk);
+    }
+
+    /// Tells of the call that was begun last.
+    fn tell_call(&mut self, choice: u32, mut object: Value) {
+        object["index"] = json!(self.calls[choice as usize].told - 1);
+        self.tell(choice, json!({ "tool_calls": [object] }), Value::Null);
     }
 
     fn push(&mut self, object: &Value) {
@@ -111,14 +126,23 @@ impl Chunks {
                 let logprobs = self.logprobs.as_ref().map_or(Value::Null, spell);
                 self.tell(choice, json!({ "content": text }), logprobs);
             }
+            ChatEvent::CallPart(part) => {
+                let calls = &mut self.calls[choice as usize];
+                if calls.growing.as_ref() == Some(&part.id) {
+                    let more = json!({ "function": { "arguments": part.arguments } });
+                    self.tell_call(choice, more);
+                } else {
+                    calls.growing = Some(part.id.clone());
+                    calls.told += 1;
+                    self.tell_call(choice, call(&part));
+                }
+            }
             ChatEvent::Call(made) => {
                 let calls = &mut self.calls[choice as usize];
-                let mut object = json!({ "index": *calls });
-                *calls += 1;
-                if let (Value::Object(object), Value::Object(made)) = (&mut object, call(&made)) {
-                    object.extend(made);
+                if calls.growing.take().is_none_or(|id| id != made.id) {
+                    calls.told += 1;
+                    self.tell_call(choice, call(&made));
                 }
-                self.tell(choice, json!({ "tool_calls": [object] }), Value::Null);
             }
             ChatEvent::Spent(spent) => self.spent[choice as usize] = spent,
             ChatEvent::End(end) => {

@@ -98,6 +98,7 @@ fn param(field: &str) -> &str {
         "logprobs" => "top_logprobs",
         "bias" => "logit_bias",
         "choices" => "n",
+        "answer" => "response_format",
         other => other,
     }
 }

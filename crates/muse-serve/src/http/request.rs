@@ -1,12 +1,12 @@
 //! Reads a chat completion request: `muse-atem` knows its fields, this is what the service makes
 //! of them.
 
-use muse_atem::request::{ChatRequest, ResponseFormat, SamplingFields, ToolChoice};
-use muse_core::Error;
+use muse_atem::AnswerRule;
+use muse_atem::request::{ChatRequest, SamplingFields};
 use muse_core::contract::Token;
 
 use super::error::ApiError;
-use crate::service::{Ask, Refusal, Settings};
+use crate::service::{Ask, Rules, Settings};
 
 /// What a body asks for.
 pub(super) struct Wanted {
@@ -18,7 +18,6 @@ pub(super) struct Wanted {
 pub(super) fn read(body: &[u8]) -> Result<Wanted, ApiError> {
     let request =
         ChatRequest::parse(body).map_err(|error| ApiError::wrong(&error.path, &error.message))?;
-    refuse_constraints(&request)?;
     let settings = settings(&request.sampling);
     let ask = Ask {
         model: request.model,
@@ -31,22 +30,13 @@ pub(super) fn read(body: &[u8]) -> Result<Wanted, ApiError> {
         stop: request.stop,
         stop_ids: request.stop_token_ids.into_iter().map(Token).collect(),
         choices: Some(request.n),
+        rules: Rules {
+            tools: request.tool_choice,
+            answer: AnswerRule::from(&request.response_format),
+            thinking: request.thinking_token_budget,
+        },
     };
     Ok(Wanted { ask, stream: request.stream, include_usage: request.include_usage })
-}
-
-/// What only a grammar could promise must not be ignored in silence.
-fn refuse_constraints(request: &ChatRequest) -> Result<(), Refusal> {
-    let what = if request.response_format != ResponseFormat::Text {
-        "response_format other than text; ask for JSON in the prompt"
-    } else if request.tool_choice == ToolChoice::Required {
-        "tool_choice required; name a tool, or use auto"
-    } else if request.thinking_token_budget.is_some() {
-        "thinking_token_budget; use reasoning_effort"
-    } else {
-        return Ok(());
-    };
-    Err(Error::Unsupported(format!("this server does not do {what}")).into())
 }
 
 fn settings(fields: &SamplingFields) -> Settings {

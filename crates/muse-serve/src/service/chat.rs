@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::choice::Choice;
 use super::feed::Feed;
 use super::settings::known;
-use super::{ChatEvent, Pass, Refusal, Service, Settings, aside};
+use super::{ChatEvent, Pass, Refusal, Rules, Service, Settings, aside};
 use crate::app::App;
 
 /// The most answers to one request.
@@ -38,6 +38,8 @@ pub struct Ask {
     pub stop_ids: Vec<Token>,
     /// How many answers to give; none means 1.
     pub choices: Option<u32>,
+    /// What answers, calls and reasoning are held to.
+    pub rules: Rules,
 }
 
 /// A prompt as the model reads it.
@@ -146,10 +148,12 @@ impl Service {
         let sampling = ask.settings.sampling(app)?;
         ask.stop_ids.iter().try_for_each(|&token| known(app, "stop_token_ids", token))?;
         let stop = [app.stop.as_slice(), &ask.stop_ids].concat();
-        let requests = (0..count).map(|i| {
+        let constraints = (0..count).map(|_| ask.rules.constraint(app, &ask.conversation));
+        let constraints: Vec<_> = constraints.collect::<Result<_, _>>()?;
+        let requests = (0u64..).zip(constraints).map(|(i, constraint)| {
             let mut sampling = sampling.clone();
             if i > 0 {
-                sampling.seed = mix(sampling.seed, u64::from(i));
+                sampling.seed = mix(sampling.seed, i);
             }
             Request {
                 prompt: vec![Segment::Tokens(prompt.clone())],
@@ -158,7 +162,7 @@ impl Service {
                 max_tokens: ask.settings.max_tokens,
                 max_draft: ask.settings.max_draft,
                 logprobs: ask.settings.logprobs,
-                constraint: None,
+                constraint,
                 deadline: ask.settings.deadline,
                 priority: ask.settings.priority,
             }

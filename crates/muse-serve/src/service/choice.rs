@@ -28,6 +28,9 @@ pub enum ChatEvent {
     },
     /// A whole tool call.
     Call(ToolCall),
+    /// More of a call that is still being written, told when the conversation asks for it; the
+    /// whole call follows under the same id unless the answer is cut.
+    CallPart(ToolCall),
     /// What the choice took.
     Spent(Spent),
     /// The end of the choice.
@@ -155,8 +158,7 @@ impl Choice {
                         self.closed = Some(Closed::OneCall);
                     }
                 }
-                // Only heard when a conversation asks for growing calls.
-                Heard::CallPart(_) => {}
+                Heard::CallPart(part) => emit(ChatEvent::CallPart(part)),
                 Heard::StopText(text) => self.closed = Some(Closed::StopText(text)),
             }
         }

@@ -3,6 +3,7 @@
 mod answer;
 mod chat;
 mod choice;
+mod constrain;
 mod feed;
 mod gate;
 mod generate;
@@ -16,6 +17,7 @@ use muse_core::contract::{Conversation, Token};
 pub use answer::Answer;
 pub use chat::{Ask, Prompt};
 pub use choice::{ChatEvent, End, Spent};
+pub use constrain::Rules;
 pub use gate::{Gate, Pass};
 pub use generate::{Complete, GenerateEvent};
 pub use refusal::Refusal;

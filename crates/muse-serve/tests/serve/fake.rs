@@ -322,6 +322,7 @@ pub(crate) fn app(engine: impl Engine + 'static) -> App {
         engine: Arc::new(engine),
         tokenizer: Some(Arc::new(Bytes)),
         template: Some(Arc::new(Plain)),
+        grammars: None,
         sampling: Sampling { temperature: 0.7, ..Sampling::default() },
         stop: vec![EOT],
     }

@@ -2,6 +2,8 @@
 //! known, then with the embedded checkpoint.
 
 mod client;
+#[cfg(all(feature = "cpu", feature = "nano"))]
+mod constraints;
 mod drain;
 mod fake;
 mod grpc;
@@ -9,3 +11,5 @@ mod http;
 #[cfg(all(feature = "cpu", feature = "nano"))]
 mod nano;
 mod refusals;
+#[cfg(all(feature = "cpu", feature = "nano"))]
+mod tools;

@@ -139,7 +139,7 @@ fn name_and_arguments(function: &Value) -> (String, Value) {
     (function["name"].as_str().expect("a name").to_owned(), function["arguments"].clone())
 }
 
-fn turn(value: &Value) -> Message {
+pub(crate) fn turn(value: &Value) -> Message {
     let role = match value["role"].as_str() {
         Some("system") => Role::System,
         Some("user") => Role::User,
@@ -161,15 +161,17 @@ fn turn(value: &Value) -> Message {
     }
 }
 
-fn tool(value: &Value) -> Tool {
+pub(crate) fn tool(value: &Value) -> Tool {
     let function = &value["function"];
     let text = |key: &str| function[key].as_str().expect("a text").to_owned();
     let parameters_json = function["parameters"].to_string();
-    Tool { name: text("name"), description: text("description"), parameters_json }
+    let description = text("description");
+    let strict = function["strict"] == true;
+    Tool { name: text("name"), description, parameters_json, strict }
 }
 
 /// Serves the embedded checkpoint. The reference computes in f32, so the cache does as well.
-async fn nano() -> Running {
+pub(crate) async fn nano() -> Running {
     let options = LoadOptions {
         kv: KvType::F32,
         most_parallel: 8,

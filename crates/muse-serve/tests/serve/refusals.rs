@@ -67,7 +67,7 @@ async fn http_refuses_with_status_field_and_advice() {
     check(b"{\"messages\": [}".to_vec(), 400, None, wrong, "byte 14").await;
     check(b"{\"messages\": \"\xff\"}".to_vec(), 400, None, wrong, "not UTF-8 from byte 14").await;
     check(picture, 501, None, unable, "send text").await;
-    check(grammar, 501, None, unable, "ask for JSON in the prompt").await;
+    check(grammar, 501, None, unable, "ask in the prompt").await;
 }
 
 #[tokio::test]

@@ -79,6 +79,11 @@ impl GgufFiles {
     }
 }
 
+/// The chat template in a file, if it has one.
+pub(crate) fn chat_template(file: &SourceFile, header: &Header) -> Result<Option<String>> {
+    Keys { file, header, prefix: "" }.text("tokenizer.chat_template")
+}
+
 /// The vocabulary of a file, if it has one.
 pub(crate) fn vocabulary(file: &SourceFile, header: &Header) -> Result<Option<Vocabulary>> {
     vocabulary::vocabulary(Keys { file, header, prefix: "" })
