@@ -9,6 +9,8 @@ pub(super) struct Answer {
     pub(super) reasoning: String,
     pub(super) content: String,
     pub(super) calls: Vec<v1::ToolCall>,
+    /// Calls that were run on the way to it, with what came back.
+    pub(super) results: Vec<(v1::ToolCall, String)>,
     pub(super) usage: v1::Usage,
     /// None until the answer is complete.
     pub(super) finish: Option<v1::FinishReason>,
@@ -42,14 +44,23 @@ impl Answer {
     /// The whole answer as one object.
     pub(super) fn json(&self) -> Value {
         let call = |call: &v1::ToolCall| json!({ "id": call.id, "name": call.name, "arguments": call.arguments_json });
-        json!({
+        let mut object = json!({
             "reasoning": self.reasoning,
             "content": self.content,
             "tool_calls": self.calls.iter().map(call).collect::<Vec<_>>(),
             "finish_reason": self.finish.map(reason),
             "usage": usage(&self.usage),
             "timings": timings(&self.usage),
-        })
+        });
+        if !self.results.is_empty() {
+            let result = |(made, result): &(v1::ToolCall, String)| {
+                let mut object = call(made);
+                object["result"] = json!(result);
+                object
+            };
+            object["tool_results"] = self.results.iter().map(result).collect();
+        }
+        object
     }
 }
 
@@ -77,6 +88,24 @@ pub(super) fn usage(usage: &v1::Usage) -> Value {
         "drafted_tokens": usage.drafted_tokens,
         "accepted_drafts": usage.accepted_drafts,
     })
+}
+
+/// What an answer took, in a line.
+pub(super) fn spent(usage: &v1::Usage) -> String {
+    let timings = usage.timings.unwrap_or_default();
+    let accepted: u32 = usage.accepted_drafts.iter().sum();
+    format!(
+        "prompt {} tokens, {} of them cached, {:.0}/s; answer {} tokens, {} of them reasoning, \
+         {:.0}/s; drafts accepted {accepted} of {} in {} verifies",
+        usage.prompt_tokens,
+        usage.cached_tokens,
+        timings.prefill_tokens_per_second,
+        usage.completion_tokens,
+        usage.reasoning_tokens,
+        timings.ar_decode_tokens_per_second,
+        usage.drafted_tokens,
+        usage.accepted_drafts.len(),
+    )
 }
 
 pub(super) fn timings(usage: &v1::Usage) -> Value {

@@ -56,7 +56,11 @@ pub(super) struct ChatCommand {
     /// The date the model is told [default: today, UTC]
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub(super) date: Option<String>,
-    /// Print one JSON object: reasoning, content, tool_calls, finish_reason, usage, timings
+    /// Let the model use the time, a calculator and the statistics of a text, all run here
+    #[arg(long)]
+    pub(super) tools: bool,
+    /// Print one JSON object: reasoning, content, tool_calls, finish_reason, usage, timings; with
+    /// --tools the results of all calls as well
     #[arg(long, requires = "message")]
     pub(super) json: bool,
     /// Talk to a server's gRPC address instead of running a model here

@@ -3,7 +3,6 @@
 use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use muse_proto::v1;
@@ -14,12 +13,12 @@ use tokio::sync::Notify;
 use tokio_stream::StreamExt;
 use tonic::Status;
 
-use super::answer::{Answer, message};
+use super::answer::{Answer, message, spent};
 use super::args::ChatCommand;
 use super::link::Link;
 use super::teller::Teller;
 use super::terminal::Screen;
-use super::{complain, load, on_failure};
+use super::{complain, load, on_failure, tools};
 
 const HELP: &str = "\
 /clear  forget the conversation
@@ -27,6 +26,9 @@ const HELP: &str = "\
 /quit   leave (also Ctrl-D, and Ctrl-C at the prompt)
 Ctrl-C  stop the answer that is being given
 ";
+
+/// The most times that tools are called before the user gets an answer.
+const MAX_ROUNDS: usize = 8;
 
 /// What a shell expects of a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -50,6 +52,7 @@ pub(super) fn run(command: ChatCommand) -> Result<ExitCode> {
         interrupt,
         request: opening(&command),
         quiet: command.json,
+        tools: command.tools,
         screen: Screen::new(),
         runtime,
     };
@@ -67,6 +70,7 @@ fn opening(command: &ChatCommand) -> v1::ChatRequest {
             messages: system.collect(),
             reasoning_strength: command.reasoning.map_or(0, |strength| strength.message().into()),
             current_date: command.date.clone().unwrap_or_else(today),
+            tools: if command.tools { tools::declared() } else { Vec::new() },
             ..v1::Conversation::default()
         }),
         sampling: Some(command.sampling.message()),
@@ -82,6 +86,8 @@ struct Talk {
     request: v1::ChatRequest,
     /// Shows nothing of an answer while it comes.
     quiet: bool,
+    /// Runs the calls that the model makes.
+    tools: bool,
     screen: Screen,
     runtime: Runtime,
 }
@@ -156,20 +162,49 @@ impl Talk {
         self.request.conversation.get_or_insert_default()
     }
 
-    /// Has the model answer `text`; both stay in the conversation unless nothing was answered, as
-    /// when it was stopped while it reasoned.
+    /// Has the model answer `text`, running the tools it calls on the way. All of it stays in the
+    /// conversation unless nothing was answered, as when it was stopped while it reasoned.
     fn answer(&mut self, text: String) -> Result<Answer> {
         let before = self.conversation().messages.len();
         self.conversation().messages.push(message(v1::Role::User, text));
-        let mut answer = Answer::default();
-        let told = self.listen(&mut answer);
-        if !answer.says_something() {
+        let answer = self.rounds();
+        if !answer.as_ref().is_ok_and(Answer::says_something) {
             self.conversation().messages.truncate(before);
-        } else {
-            let said = answer.clone().into_message();
-            self.conversation().messages.push(said);
         }
-        told.map(|()| answer)
+        answer
+    }
+
+    /// Asks until the model answers the user instead of a tool.
+    fn rounds(&mut self) -> Result<Answer> {
+        let mut results = Vec::new();
+        for _ in 0..MAX_ROUNDS {
+            let mut answer = Answer::default();
+            self.listen(&mut answer)?;
+            if self.tools && !self.quiet && answer.finish.is_some() {
+                eprintln!("({})", spent(&answer.usage));
+            }
+            self.conversation().messages.push(answer.clone().into_message());
+            if !self.tools || answer.calls.is_empty() {
+                return Ok(Answer { results, ..answer });
+            }
+            if answer.finish.is_none() {
+                // Stopped between its calls: a turn with calls and no results makes no sense.
+                return Ok(Answer::default());
+            }
+            for call in &answer.calls {
+                let result = tools::run(&call.name, &call.arguments_json);
+                if !self.quiet {
+                    self.screen.mutter(&format!("result {result}\n"))?;
+                }
+                self.conversation().messages.push(v1::Message {
+                    tool_call_id: call.id.clone(),
+                    tool_name: call.name.clone(),
+                    ..message(v1::Role::Tool, result.clone())
+                });
+                results.push((call.clone(), result));
+            }
+        }
+        bail!("the model called tools {MAX_ROUNDS} times and gave no answer; ask in another way")
     }
 
     fn listen(&mut self, answer: &mut Answer) -> Result<()> {
@@ -246,47 +281,5 @@ fn complaint(status: Status) -> anyhow::Error {
 
 /// Today's date in UTC, `YYYY-MM-DD`.
 fn today() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    date(since.as_secs() / 86_400)
-}
-
-/// The date that lies `days` after 1970-01-01.
-fn date(mut days: u64) -> String {
-    let leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    format!("{year:04}-{month:02}-{:02}", days + 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::date;
-
-    #[test]
-    fn days_become_dates() {
-        let dates = [
-            (0, "1970-01-01"),
-            (59, "1970-03-01"),
-            (11_016, "2000-02-29"),
-            (20_453, "2025-12-31"),
-            (20_679, "2026-08-14"),
-        ];
-        for (days, expected) in dates {
-            assert_eq!(date(days), expected);
-        }
-    }
+    jiff::Timestamp::now().to_zoned_datetime(jiff::tz::TimeZone::UTC).date().to_string()
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod args;
+mod calculator;
 mod chat;
 mod generate;
 mod inspect;
@@ -10,6 +11,7 @@ mod quantize;
 mod serve;
 mod teller;
 mod terminal;
+mod tools;
 
 use std::io;
 use std::process::ExitCode;
@@ -47,6 +49,9 @@ fn load(options: &LoadOptions) -> Result<Loaded> {
     progress.clear();
     if loaded.plan.cut_from.is_some() {
         eprintln!("note: {}", loaded.plan);
+    }
+    if let Some(warning) = &loaded.template_warning {
+        eprintln!("warning: {warning}");
     }
     Ok(loaded)
 }

@@ -6,6 +6,8 @@ mod generate;
 mod quantize;
 mod refusals;
 mod serve;
+mod template;
+mod tools;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

@@ -3,14 +3,14 @@
 use super::*;
 
 /// A server of the embedded model, on ports that were free.
-struct Server {
+pub(crate) struct Server {
     process: Child,
     log: std::io::Lines<BufReader<ChildStderr>>,
-    grpc: String,
+    pub(crate) grpc: String,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
         let addresses = ["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"];
         let mut process =
