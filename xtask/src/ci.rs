@@ -19,7 +19,7 @@ struct Step {
     run: fn(&Shell) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step { name: TEST, run: test },
     Step { name: "fmt", run: |sh| done(cmd!(sh, "cargo fmt --all -- --check").run()) },
     Step { name: "tidy", run: |sh| done(tidy::run(sh, &root())) },
@@ -30,6 +30,7 @@ const STEPS: [Step; 12] = [
     Step { name: "doc", run: doc },
     Step { name: "deny", run: jobs::deny },
     Step { name: CHAT, run: chat },
+    Step { name: "clients", run: jobs::clients },
     Step { name: "bench --smoke", run: |sh| done(jobs::bench(sh, true)) },
     Step { name: "fuzz --smoke", run: |sh| jobs::fuzz(sh, None, true) },
 ];

@@ -33,6 +33,8 @@ xflags::xflags! {
             /// Ten seconds a target.
             optional --smoke
         }
+        /// Runs clients of others against the built server; skips aloud what this machine lacks.
+        cmd clients {}
         /// Runs a file of protocol cases; ends with `N passed, M failed` and the ids that failed.
         cmd cases {
             /// JSON lines, such as tests/golden/atem/cases.jsonl.

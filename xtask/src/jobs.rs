@@ -27,6 +27,8 @@ impl Outcome {
 
 const FUZZ_FOLDER: &str = "tests/fuzz";
 const SMOKE_SECONDS: u32 = 10;
+/// The release of the Python client `openai` that is tried.
+const OPENAI_CLIENT: &str = "3.57.0";
 
 /// Runs a program of a member of the workspace.
 fn job(sh: &Shell, package: &str, bin: &str, args: &[String]) -> Result<()> {
@@ -44,6 +46,35 @@ pub(crate) fn cases(sh: &Shell, file: &Path, kind: Option<&str>) -> Result<()> {
     let mut args = vec![file.to_string_lossy().into_owned()];
     args.extend(kind.into_iter().flat_map(|kind| ["--kind".to_owned(), kind.to_owned()]));
     job(sh, "muse-tests", "cases", &args)
+}
+
+/// Runs the official Python client of OpenAI, in an environment of its own, against the server.
+pub(crate) fn clients(sh: &Shell) -> Result<Outcome> {
+    if cmd!(sh, "python3 --version").quiet().ignore_stdout().run().is_err() {
+        return Ok(Outcome::Skipped("the clients need `python3`".into()));
+    }
+    let metadata = tools::metadata(sh)?;
+    let target = metadata["target_directory"].as_str().context("no target directory")?;
+    let folder = Path::new(target).join("clients");
+    let python = folder.join("bin/python");
+    let client = format!("openai=={OPENAI_CLIENT}");
+    let has = |module: &str| {
+        let import = format!("import sys, {module}; sys.exit({module}.__version__ != sys.argv[1])");
+        let check = cmd!(sh, "{python} -c {import} {OPENAI_CLIENT}");
+        python.exists() && check.quiet().ignore_stderr().run().is_ok()
+    };
+    if !has("openai") {
+        if cmd!(sh, "python3 -m venv --clear {folder}").run().is_err() {
+            return Ok(Outcome::Skipped("`python3 -m venv` does not work here".into()));
+        }
+        let install = cmd!(sh, "{python} -m pip install --quiet --retries 1 --timeout 20 {client}");
+        if install.run().is_err() {
+            return Ok(Outcome::Skipped(format!("the registry does not hand out {client}")));
+        }
+    }
+    let _python = sh.push_env("MUSE_CLIENTS_PYTHON", &python);
+    cmd!(sh, "cargo test --quiet --package muse-serve --test clients -- --nocapture").run()?;
+    Ok(Outcome::Done)
 }
 
 /// Runs simulation seeds.

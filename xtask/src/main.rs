@@ -48,6 +48,7 @@ fn run(command: XtaskCmd) -> Result<()> {
         XtaskCmd::Fuzz(flags) => {
             jobs::fuzz(&sh, flags.target.as_deref(), flags.smoke).map(Outcome::say)
         }
+        XtaskCmd::Clients(_) => jobs::clients(&sh).map(Outcome::say),
         XtaskCmd::Cases(flags) => jobs::cases(&sh, &flags.file, flags.kind.as_deref()),
         XtaskCmd::Sim(flags) => jobs::sim(&sh, flags.seeds, flags.from.unwrap_or(0)),
         XtaskCmd::Wide(flags) => jobs::wide(&sh, &flags),
