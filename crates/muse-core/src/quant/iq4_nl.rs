@@ -17,7 +17,12 @@ pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
     for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
         let scale = half_at(block, 0);
         for (j, value) in values.iter_mut().enumerate() {
-            *value = scale * f32::from(LEVELS[usize::from(nibble(&block[2..], j))]);
+            *value = scale * f32::from(LEVELS[usize::from(index(block, j))]);
         }
     }
+}
+
+/// Index `j` of 32.
+pub fn index(block: &[u8], j: usize) -> u8 {
+    nibble(&block[2..], j)
 }

@@ -13,15 +13,23 @@ pub const BYTES: usize = 136;
 pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
     for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
         let d = half_at(block, 0);
-        let high = u16::from_le_bytes([block[2], block[3]]);
         for (group, values) in values.chunks_exact_mut(32).enumerate() {
-            let low = block[4 + group / 2] >> (4 * (group % 2)) & 15;
-            let scale = low | ((high >> (2 * group) & 3) as u8) << 4;
-            let scale = d * f32::from(scale as i8 - 32);
+            let scale = d * f32::from(scale(block, group) as i8 - 32);
             for (j, value) in values.iter_mut().enumerate() {
-                let index = nibble(&block[8 + 16 * group..], j);
-                *value = scale * f32::from(LEVELS[usize::from(index)]);
+                *value = scale * f32::from(LEVELS[usize::from(index(block, 32 * group + j))]);
             }
         }
     }
+}
+
+/// Scale of group `i` of 8, 32 added.
+pub fn scale(block: &[u8], i: usize) -> u8 {
+    let high = u16::from_le_bytes([block[2], block[3]]);
+    let low = block[4 + i / 2] >> (4 * (i % 2)) & 15;
+    low | ((high >> (2 * i) & 3) as u8) << 4
+}
+
+/// Index `j` of 256.
+pub fn index(block: &[u8], j: usize) -> u8 {
+    nibble(&block[8 + j / 32 * 16..], j % 32)
 }

@@ -16,11 +16,16 @@ pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
         let (d, dmin) = (half_at(block, 0), half_at(block, 2));
         for (j, value) in values.iter_mut().enumerate() {
             let (scale, minimum) = scale_minimum(&block[4..16], j / 32);
-            let high = block[16 + j % 32] >> (j / 32) & 1;
-            let number = nibble_of_groups(&block[48..], j) | high << 4;
-            *value = d * f32::from(scale) * f32::from(number) - dmin * f32::from(minimum);
+            let number = f32::from(number(block, j));
+            *value = d * f32::from(scale) * number - dmin * f32::from(minimum);
         }
     }
+}
+
+/// Number `j` of a block.
+pub fn number(block: &[u8], j: usize) -> u8 {
+    let high = block[16 + j % 32] >> (j / 32) & 1;
+    nibble_of_groups(&block[48..], j) | high << 4
 }
 
 /// Encodes one block.

@@ -17,8 +17,10 @@ use crate::kernels::{Isa, Level, read};
 const STEPS: usize = 20_000;
 /// Accumulators, so that no step waits for the one before.
 const CHAINS: usize = 12;
-/// Words read in a round by each thread: several times what caches hold.
+/// Words of each thread, several times what caches hold, and those that it reads in a round: few,
+/// so that some rounds are not interrupted.
 const WORDS: usize = 24 << 20;
+const ROUND_WORDS: usize = 1 << 20;
 
 /// Ceilings of all threads together.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,11 +47,12 @@ impl Peaks {
         // Pages that nothing was written to are all the same one.
         memory.fill(1);
         let read = read::select(isa);
-        let read = best(threads, time, |thread| {
-            black_box(read(&memory[thread * WORDS..(thread + 1) * WORDS]));
-            size_of::<i32>() * WORDS
+        let read = best(threads, time, |thread, round| {
+            let start = thread * WORDS + round * ROUND_WORDS % WORDS;
+            black_box(read(&memory[start..start + ROUND_WORDS]));
+            size_of::<i32>() * ROUND_WORDS
         });
-        let rate = |work: fn() -> usize| best(threads, time, |_| work());
+        let rate = |work: fn() -> usize| best(threads, time, |_, _| work());
         let rounds = rounds(isa);
         Ok(Self {
             read,
@@ -96,16 +99,16 @@ fn plain() -> usize {
 }
 
 /// The best rate of rounds that all threads run together, a fixed number of them for all.
-fn best(threads: usize, time: Duration, round: impl Fn(usize) -> usize + Sync) -> f64 {
+fn best(threads: usize, time: Duration, round: impl Fn(usize, usize) -> usize + Sync) -> f64 {
     let begin = Instant::now();
-    round(0);
+    round(0, 0);
     let rounds = (time.as_secs_f64() / begin.elapsed().as_secs_f64()) as usize + 1;
     let barrier = Barrier::new(threads);
     let work = |thread: usize| {
-        let one = |_| {
+        let one = |index| {
             barrier.wait();
             let begin = Instant::now();
-            let work = round(thread);
+            let work = round(thread, index);
             (begin.elapsed().as_secs_f64(), work)
         };
         (0..rounds).map(one).collect()

@@ -13,9 +13,12 @@ mod activations;
 mod bf16;
 mod expanded;
 mod iq2_xxs;
+mod iq4_nl;
+mod iq4_xs;
 mod panel;
 mod q4_0;
 mod q4_k;
+mod q5_k;
 mod q6_k;
 mod q8_0;
 mod rows;
@@ -102,13 +105,16 @@ pub(crate) struct Kernels {
     pub(crate) expand: Option<(expanded::Expand, Rows)>,
 }
 
-static KINDS: [Kind; 6] = [
+static KINDS: [Kind; 9] = [
     bf16::KIND,
     kind::<q8_0::Q8_0>(),
     kind::<q4_0::Q4_0>(),
     kind::<q4_k::Q4K>(),
+    kind::<q5_k::Q5K>(),
     kind::<q6_k::Q6K>(),
     kind::<iq2_xxs::Iq2Xxs>(),
+    kind::<iq4_nl::Iq4Nl>(),
+    kind::<iq4_xs::Iq4Xs>(),
 ];
 
 const fn kind<P: Packing>() -> Kind {

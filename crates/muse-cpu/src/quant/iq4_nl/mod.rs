@@ -1,0 +1,56 @@
+//! IQ4_NL: 4 vectors of indices a block, then 16 scales; an index becomes its level, 128 added.
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512;
+
+use muse_core::quant::iq4_nl::LEVELS;
+use muse_core::quant::{Format, iq4_nl};
+
+use super::panel::Numbers;
+use super::{PANEL, Packing, Step, panel};
+
+/// Where the scales are in a packed block.
+const SCALES: usize = 256;
+
+pub(super) struct Iq4Nl;
+
+impl Packing for Iq4Nl {
+    const FORMAT: Format = Format::Iq4Nl;
+    const GROUP: usize = 32;
+    const OFFSET: i32 = 128;
+    const MINIMUMS: bool = false;
+    const BYTES: usize = PANEL * iq4_nl::BYTES;
+
+    fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
+        panel::put_nibbles(out, lane, &std::array::from_fn(|k| iq4_nl::index(block, k)));
+        panel::put_half(&mut out[SCALES..], lane, block);
+    }
+
+    #[inline(always)]
+    fn unpack(block: &[u8], _: usize) -> Step {
+        let scales = [panel::halves(&block[SCALES..]), [0.0; PANEL]];
+        Step { numbers: levels(block), scales, minimums: [[0.0; PANEL]; 2] }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
+        avx512::unpack(block, step)
+    }
+}
+
+/// The level of an index, 128 added.
+fn level(index: u8) -> u8 {
+    LEVELS[usize::from(index)] as u8 ^ 0x80
+}
+
+/// Levels of the indices in 4 vectors.
+#[inline(always)]
+pub(super) fn levels(from: &[u8]) -> Numbers {
+    let mut numbers = panel::nibbles(from);
+    for number in numbers.as_flattened_mut() {
+        *number = level(*number);
+    }
+    numbers
+}

@@ -1,0 +1,58 @@
+//! IQ4_XS: for each of 8 groups 4 vectors of indices as IQ4_NL has them; then the low bits of the
+//! groups' scales as words of the rows, the high bits as half words, and 16 scales of scales.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use muse_core::quant::{Format, iq4_xs};
+
+use super::iq4_nl::levels;
+use super::{PANEL, Packing, Step, panel};
+
+/// Bytes of a group's indices.
+const INDICES: usize = 256;
+const LOW: usize = 8 * INDICES;
+const HIGH: usize = LOW + 64;
+const D: usize = HIGH + 32;
+
+pub(super) struct Iq4Xs;
+
+impl Packing for Iq4Xs {
+    const FORMAT: Format = Format::Iq4Xs;
+    const GROUP: usize = 32;
+    const OFFSET: i32 = 128;
+    const MINIMUMS: bool = false;
+    const BYTES: usize = PANEL * iq4_xs::BYTES;
+
+    fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
+        for group in 0..8 {
+            let index = |k| iq4_xs::index(block, 32 * group + k);
+            panel::put_nibbles(&mut out[INDICES * group..], lane, &std::array::from_fn(index));
+            let low = u32::from(iq4_xs::scale(block, group) & 15);
+            panel::put_word(&mut out[LOW..], lane, low << (4 * group));
+        }
+        panel::put_half(&mut out[HIGH..], lane, &block[2..]);
+        panel::put_half(&mut out[D..], lane, block);
+    }
+
+    #[inline(always)]
+    fn unpack(block: &[u8], step: usize) -> Step {
+        let (d, low) = (panel::halves(&block[D..]), panel::words(&block[LOW..]));
+        let high = block[HIGH..D].as_chunks::<2>().0;
+        let scale = |lane: usize| {
+            let high = u32::from(u16::from_le_bytes(high[lane])) >> (2 * step) & 3;
+            let scale = low[lane] >> (4 * step) & 15 | high << 4;
+            d[lane] * (scale as i32 - 32) as f32
+        };
+        let scales = [std::array::from_fn(scale), [0.0; PANEL]];
+        let numbers = levels(&block[INDICES * step..]);
+        Step { numbers, scales, minimums: [[0.0; PANEL]; 2] }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
+        avx512::unpack(block, step)
+    }
+}

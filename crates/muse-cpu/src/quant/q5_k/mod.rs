@@ -1,0 +1,57 @@
+//! Q5_K: for each of 8 groups 4 vectors of nibbles and 8 masks of fifth bits; then the scales as
+//! Q4_K has them.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use muse_core::quant::{Format, q5_k};
+
+use super::q4_k::{put_scales, scales};
+use super::{PANEL, Packing, Step, panel};
+
+/// Bytes of a group's numbers, and where the fifth bits are in these.
+const NUMBERS: usize = 256 + 64;
+const FIFTH: usize = 256;
+/// Where the scales are in a packed block.
+const SCALES: usize = 8 * NUMBERS;
+
+pub(super) struct Q5K;
+
+impl Packing for Q5K {
+    const FORMAT: Format = Format::Q5K;
+    const GROUP: usize = 32;
+    const OFFSET: i32 = 0;
+    const MINIMUMS: bool = true;
+    const BYTES: usize = PANEL * q5_k::BYTES;
+
+    fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
+        for group in 0..8 {
+            let number = |k| q5_k::number(block, 32 * group + k);
+            let out = &mut out[NUMBERS * group..];
+            panel::put_nibbles(out, lane, &std::array::from_fn(number));
+            panel::put_bits(&mut out[FIFTH..], lane, &std::array::from_fn(|k| number(k) >> 4));
+        }
+        put_scales(block, lane, &mut out[SCALES..]);
+    }
+
+    #[inline(always)]
+    fn unpack(block: &[u8], step: usize) -> Step {
+        let (scales, minimums) = scales(&block[SCALES..], step);
+        let block = &block[NUMBERS * step..][..NUMBERS];
+        let (mut numbers, fifth) = (panel::nibbles(block), panel::bits(&block[FIFTH..]));
+        for (numbers, fifth) in numbers.iter_mut().zip(fifth) {
+            for (number, fifth) in numbers.iter_mut().zip(fifth) {
+                *number |= fifth << 4;
+            }
+        }
+        let zero = [0.0; PANEL];
+        Step { numbers, scales: [scales, zero], minimums: [minimums, zero] }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
+        avx512::unpack(block, step)
+    }
+}
