@@ -14,9 +14,14 @@ pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
     for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
         let (scale, minimum) = (half_at(block, 0), half_at(block, 2));
         for (j, value) in values.iter_mut().enumerate() {
-            *value = scale * f32::from(nibble(&block[4..], j)) + minimum;
+            *value = scale * f32::from(number(block, j)) + minimum;
         }
     }
+}
+
+/// Nibble `j` of a block.
+pub fn number(block: &[u8], j: usize) -> u8 {
+    nibble(&block[4..], j)
 }
 
 /// Encodes one block.

@@ -14,9 +14,14 @@ pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
     for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
         let scale = half_at(block, 0);
         for (j, value) in values.iter_mut().enumerate() {
-            *value = scale * f32::from(fifth(&block[2..], j) as i8 - 16);
+            *value = scale * f32::from(number(block, j) as i8 - 16);
         }
     }
+}
+
+/// Number `j` of a block, 16 added.
+pub fn number(block: &[u8], j: usize) -> u8 {
+    fifth(&block[2..], j)
 }
 
 /// Number `j` of a block whose fifth bits, then nibbles begin at `bytes`.

@@ -17,7 +17,10 @@ mod iq4_nl;
 mod iq4_xs;
 mod panel;
 mod q4_0;
+mod q4_1;
 mod q4_k;
+mod q5_0;
+mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
@@ -105,10 +108,13 @@ pub(crate) struct Kernels {
     pub(crate) expand: Option<(expanded::Expand, Rows)>,
 }
 
-static KINDS: [Kind; 9] = [
+static KINDS: [Kind; 12] = [
     bf16::KIND,
     kind::<q8_0::Q8_0>(),
     kind::<q4_0::Q4_0>(),
+    kind::<q4_1::Q4_1>(),
+    kind::<q5_0::Q5_0>(),
+    kind::<q5_1::Q5_1>(),
     kind::<q4_k::Q4K>(),
     kind::<q5_k::Q5K>(),
     kind::<q6_k::Q6K>(),

@@ -7,11 +7,11 @@ mod avx512;
 use muse_core::quant::{Format, q5_k};
 
 use super::q4_k::{put_scales, scales};
-use super::{PANEL, Packing, Step, panel};
+use super::q5_0::{numbers, put_numbers};
+use super::{PANEL, Packing, Step};
 
-/// Bytes of a group's numbers, and where the fifth bits are in these.
+/// Bytes of a group's numbers.
 const NUMBERS: usize = 256 + 64;
-const FIFTH: usize = 256;
 /// Where the scales are in a packed block.
 const SCALES: usize = 8 * NUMBERS;
 
@@ -27,9 +27,7 @@ impl Packing for Q5K {
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
         for group in 0..8 {
             let number = |k| q5_k::number(block, 32 * group + k);
-            let out = &mut out[NUMBERS * group..];
-            panel::put_nibbles(out, lane, &std::array::from_fn(number));
-            panel::put_bits(&mut out[FIFTH..], lane, &std::array::from_fn(|k| number(k) >> 4));
+            put_numbers(&mut out[NUMBERS * group..], lane, &std::array::from_fn(number));
         }
         put_scales(block, lane, &mut out[SCALES..]);
     }
@@ -37,13 +35,7 @@ impl Packing for Q5K {
     #[inline(always)]
     fn unpack(block: &[u8], step: usize) -> Step {
         let (scales, minimums) = scales(&block[SCALES..], step);
-        let block = &block[NUMBERS * step..][..NUMBERS];
-        let (mut numbers, fifth) = (panel::nibbles(block), panel::bits(&block[FIFTH..]));
-        for (numbers, fifth) in numbers.iter_mut().zip(fifth) {
-            for (number, fifth) in numbers.iter_mut().zip(fifth) {
-                *number |= fifth << 4;
-            }
-        }
+        let numbers = numbers(&block[NUMBERS * step..]);
         let zero = [0.0; PANEL];
         Step { numbers, scales: [scales, zero], minimums: [minimums, zero] }
     }

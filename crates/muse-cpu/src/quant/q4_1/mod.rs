@@ -1,0 +1,43 @@
+//! Q4_1: 4 vectors of nibbles a block, then 16 scales and 16 minimums, which the file adds.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use muse_core::quant::{Format, q4_1};
+
+use super::{PANEL, Packing, Step, panel};
+
+/// Where the scales and the minimums are in a packed block.
+const SCALES: usize = 256;
+const MINIMUMS: usize = SCALES + 32;
+
+pub(super) struct Q4_1;
+
+impl Packing for Q4_1 {
+    const FORMAT: Format = Format::Q4_1;
+    const GROUP: usize = 32;
+    const OFFSET: i32 = 0;
+    const MINIMUMS: bool = true;
+    const BYTES: usize = PANEL * q4_1::BYTES;
+
+    fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
+        panel::put_nibbles(out, lane, &std::array::from_fn(|k| q4_1::number(block, k)));
+        panel::put_half(&mut out[SCALES..], lane, block);
+        panel::put_half(&mut out[MINIMUMS..], lane, &block[2..]);
+    }
+
+    #[inline(always)]
+    fn unpack(block: &[u8], _: usize) -> Step {
+        let zero = [0.0; PANEL];
+        let scales = [panel::halves(&block[SCALES..]), zero];
+        let minimums = [panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum), zero];
+        Step { numbers: panel::nibbles(block), scales, minimums }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
+        avx512::unpack(block, step)
+    }
+}

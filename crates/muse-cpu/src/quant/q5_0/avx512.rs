@@ -1,0 +1,26 @@
+//! Q5_0 in vectors.
+
+use std::arch::x86_64::*;
+
+use super::{FIFTH, SCALES};
+use crate::quant::rows::avx512::{Step, halves, nibbles};
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+pub(super) fn unpack(block: &[u8], _: usize) -> Step {
+    let zero = _mm512_setzero_ps();
+    let scales = [halves(block, SCALES), zero];
+    Step { numbers: numbers(block), scales, minimums: [zero; 2] }
+}
+
+/// Five-bit numbers at the beginning of `block`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+pub(in crate::quant) fn numbers(block: &[u8]) -> [__m512i; 8] {
+    let mut numbers = nibbles(block, 0);
+    for (number, fifth) in numbers.iter_mut().zip(block[FIFTH..].as_chunks::<8>().0) {
+        let fifth = u64::from_le_bytes(*fifth);
+        *number = _mm512_mask_add_epi8(*number, fifth, *number, _mm512_set1_epi8(16));
+    }
+    numbers
+}
