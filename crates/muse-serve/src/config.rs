@@ -51,6 +51,9 @@ pub(crate) struct ModelFlags {
     /// Threads that compute [default: one a core]
     #[arg(long, value_name = "N", env = "MUSE_THREADS")]
     threads: Option<usize>,
+    /// Multiply by unrounded activations: slower, for comparing with references
+    #[arg(long, env = "MUSE_EXACT")]
+    exact: bool,
     /// The most tokens drafted ahead of a verify [default: the drafter's width]
     #[arg(long, value_name = "N", env = "MUSE_MAX_DRAFT")]
     max_draft: Option<u32>,
@@ -133,6 +136,7 @@ impl ConfigFile {
             context: flags.context.or(file.context),
             parallel: flags.parallel.or(file.parallel),
             threads: flags.threads.or(file.threads),
+            exact: flags.exact || file.exact,
             max_draft: if no_draft { Some(0) } else { flags.max_draft.or(file.max_draft) },
             backend: flags.backend.or(file.backend),
             ..LoadOptions::default()

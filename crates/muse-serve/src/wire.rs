@@ -55,6 +55,9 @@ pub struct LoadOptions {
     pub most_parallel: usize,
     /// Threads that compute; none means one a core.
     pub threads: Option<usize>,
+    /// Multiplies by activations in f32 where the device would round them: slower, for comparing
+    /// with references.
+    pub exact: bool,
     /// The most guesses of a verify; 0 leaves the drafter out.
     pub max_draft: Option<u32>,
     /// One of [`BACKENDS`]; none means the first.
@@ -104,6 +107,7 @@ pub fn load(options: &LoadOptions, progress: &mut dyn FnMut(&str, usize, usize))
         "cpu" => {
             let threads = options.threads;
             let cpu = muse_cpu::Cpu::new(muse_cpu::CpuOptions { threads })?;
+            let cpu = if options.exact { cpu.exact() } else { cpu };
             join(name, cpu, &files, options, progress)
         }
         _ => Err(Error::Unsupported(format!(

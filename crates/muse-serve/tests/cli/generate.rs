@@ -50,12 +50,14 @@ fn generation_is_bounded_and_passes_stop_tokens_when_told() {
     let ids: Vec<String> = prompt.iter().map(|token| token.0.to_string()).collect();
     let model = tiny();
     let args = ["generate", "--model", path(&model), "--ids", &ids.join(","), "--greedy"];
-    let bounds = ["--kv", "f32", "--ignore-stop", "--max-tokens", "64", "--json"];
+    let bounds = ["--exact", "--kv", "f32", "--ignore-stop", "--max-tokens", "64", "--json"];
     let done = muse(&[&args[..], &bounds].concat()).json();
     let expected: Vec<u32> = all[prompt.len()..].iter().map(|token| token.0).collect();
     assert_eq!(done["ids"], json!(expected));
     assert_eq!((&done["finish_reason"], &done["text"]), (&"length".into(), &Value::Null));
-    let out = muse(&[&args[..], &["--kv", "f32", "--ignore-stop", "--max-tokens", "2"]].concat());
+    let out = muse(
+        &[&args[..], &["--exact", "--kv", "f32", "--ignore-stop", "--max-tokens", "2"]].concat(),
+    );
     assert_eq!(out.ok(), format!("{},{}\n", expected[0], expected[1]));
 }
 
@@ -69,7 +71,8 @@ fn logits_equal_the_reference() {
         let prompt = golden.tokens(&format!("{name}.ids"));
         let ids: Vec<String> = prompt.iter().map(|token| token.0.to_string()).collect();
         let args = ["generate", "--model", path(&model), "--ids", &ids.join(","), "--kv", "f32"];
-        muse(&[&args[..], &["--max-tokens", "1", "--logits", path(&file)]].concat()).ok();
+        muse(&[&args[..], &["--exact", "--max-tokens", "1", "--logits", path(&file)]].concat())
+            .ok();
         let written = Golden::open_path(&file);
         let (shape, logits) = written.floats("logits");
         assert_eq!(shape, &[prompt.len(), 1024]);
