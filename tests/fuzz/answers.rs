@@ -37,3 +37,51 @@ pub fn heard(all: &[Heard]) -> (String, String, Vec<(String, String)>, Vec<Strin
     }
     joined
 }
+
+/// What a byte from 0xe0 on stands for: the format's own words, which chance would not spell.
+const WORDS: [&str; 32] = [
+    "<|start|>",
+    "<|message|>",
+    "<|eom|>",
+    "<|eot|>",
+    "<|end_of_text|>",
+    "assistant",
+    " to=",
+    "self",
+    "user",
+    "a",
+    "b.c",
+    "b",
+    "<atem:function_calls>\n",
+    "</atem:function_calls>",
+    "<atem:invoke name=\"a\">\n",
+    "<atem:invoke name=\"b.c\">\n",
+    "<atem:invoke name=\"a.n\">",
+    "<atem:invoke name=\"",
+    "</atem:invoke>\n",
+    "<atem:parameter name=\"n\">",
+    "<atem:parameter name=\"s\">",
+    "<atem:parameter name=\"v\">",
+    "</atem:parameter>\n",
+    "\">",
+    "\n",
+    "1",
+    "{\"k\": [1]}",
+    "\u{1f9ad}",
+    "<",
+    "<|",
+    " to=a<|message|>",
+    "tool a",
+];
+
+/// Bytes with those words written out.
+pub fn spelled(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for byte in bytes {
+        match byte.checked_sub(0xe0) {
+            Some(word) => out.extend_from_slice(WORDS[usize::from(word)].as_bytes()),
+            None => out.push(*byte),
+        }
+    }
+    out
+}

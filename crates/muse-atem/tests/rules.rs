@@ -136,6 +136,8 @@ fn r4_calls_without_header() {
     check(&empty, &format!("|{empty}|"));
     check_cut("<atem:function_calls>\n<atem:invoke name=\"cou", "||");
     check_cut("<at", "|<at|");
+    check_cut("<<", "|<<|");
+    check("\n<|", "|\n<||");
 }
 
 #[test]

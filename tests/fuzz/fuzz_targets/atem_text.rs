@@ -4,13 +4,14 @@
 #[path = "../answers.rs"]
 mod answers;
 
-use answers::{conversation, heard};
+use answers::{conversation, heard, spelled};
 use libfuzzer_sys::fuzz_target;
 use muse_atem::TextListener;
 
 fuzz_target!(|data: &[u8]| {
     // The first bytes say how to hear, the rest is heard.
     let Some((&[how, cut, stop], text)) = data.split_first_chunk() else { return };
+    let text = &spelled(text)[..];
     let complete = how & 1 == 1;
     let stops = if stop % 4 == 0 { vec!["st".to_owned(), "t>".to_owned()] } else { Vec::new() };
     let conversation = conversation(how >> 1);

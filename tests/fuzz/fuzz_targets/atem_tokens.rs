@@ -2,6 +2,7 @@
 #![no_main]
 
 #[path = "../answers.rs"]
+#[allow(dead_code, reason = "only the text target spells words")]
 mod answers;
 
 use std::sync::{Arc, LazyLock};

@@ -304,8 +304,11 @@ impl Turn {
             }
             State::Body { pending, .. } => {
                 let ended = pending.is_some();
-                if !ended {
+                if !ended && !partial.is_empty() {
+                    // It may show that this is no call but an answer.
                     self.text(partial);
+                    self.finish(complete, "");
+                    return;
                 }
                 self.close_body(complete || ended);
             }
