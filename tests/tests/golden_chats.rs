@@ -66,12 +66,14 @@ fn other_cache_formats() -> Result<()> {
     Ok(())
 }
 
-/// Packed weights with the activations they want: BF16, and Q8_0 made from it.
+/// Packed weights with the activations they want: BF16, and Q8_0 made from it, in any chunks.
 #[test]
 fn packed_weights_keep_the_text() -> Result<()> {
     for kind in ["bf16", "q8_0"] {
         let checkpoint = Checkpoint::nano_gguf(kind)?;
-        check(fast_cpu(), &checkpoint, KvType::Bf16, 64, Drafts::Free, &chats())?;
+        for chunk in [1, 7, 64, MAX_ROWS] {
+            check(fast_cpu(), &checkpoint, KvType::Bf16, chunk, Drafts::Free, &chats())?;
+        }
     }
     Ok(())
 }
