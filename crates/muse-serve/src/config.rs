@@ -54,7 +54,7 @@ pub(crate) struct ModelFlags {
     /// Multiply by unrounded activations: slower, for comparing with references
     #[arg(long, env = "MUSE_EXACT")]
     exact: bool,
-    /// The most tokens drafted ahead of a verify [default: the drafter's width]
+    /// Tokens drafted ahead of every verify [default: as many as pay, at most the drafter's width]
     #[arg(long, value_name = "N", env = "MUSE_MAX_DRAFT")]
     max_draft: Option<u32>,
     /// Run without the drafter

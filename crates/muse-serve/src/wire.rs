@@ -58,7 +58,8 @@ pub struct LoadOptions {
     /// Multiplies by activations in f32 where the device would round them: slower, for comparing
     /// with references.
     pub exact: bool,
-    /// The most guesses of a verify; 0 leaves the drafter out.
+    /// Guesses of every verify, at most the drafter's width; 0 leaves the drafter out. None means
+    /// as many as pay.
     pub max_draft: Option<u32>,
     /// One of [`BACKENDS`]; none means the first.
     pub backend: Option<String>,

@@ -3,7 +3,7 @@
 use muse_core::contract::{Sampling, Token};
 use muse_core::engine::EngineOptions;
 use muse_core::sampler::mix;
-use muse_testkit::fake::FakeOptions;
+use muse_testkit::fake::{FakeCost, FakeOptions};
 
 use super::plant::Plant;
 use super::rig::{Ask, Grammar, Setup};
@@ -35,6 +35,14 @@ impl Dice {
     }
 }
 
+/// No time at all, rows for nothing, rows that cost, a drafter that costs most.
+const COSTS: [FakeCost; 4] = [
+    FakeCost::NOTHING,
+    FakeCost { pass: |_| 50, draft: |_| 5 },
+    FakeCost { pass: |rows| 10 + 2 * rows as u64, draft: |_| 5 },
+    FakeCost { pass: |_| 40, draft: |blocks| 40 * blocks as u64 },
+];
+
 /// A request and its client's ways.
 #[derive(Clone)]
 pub(super) struct Arrival {
@@ -58,6 +66,7 @@ pub(super) fn setup(dice: &mut Dice, plant: Plant) -> Setup {
         score_rows: dice.between(24, 64) as usize,
         max_positions: 600,
         peak: dice.between(0, 6) as f32,
+        cost: COSTS[dice.between(0, 3) as usize],
         ..FakeOptions::default()
     };
     let drafter = (!dice.one_in(5)).then(|| (width, dice.between(1, 160) as u32, dice.share()));

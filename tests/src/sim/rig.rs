@@ -52,6 +52,8 @@ pub struct Rig {
     pub log: Arc<DrafterLog>,
     /// The pass of the target to fail at.
     pub fail_at: Arc<AtomicU64>,
+    /// The model, for its clock.
+    pub model: FakeModel,
 }
 
 /// The parts of an engine, for those who join them otherwise.
@@ -68,6 +70,8 @@ pub struct Parts {
     pub log: Arc<DrafterLog>,
     /// The pass of the target to fail at.
     pub fail_at: Arc<AtomicU64>,
+    /// The model, for its clock.
+    pub model: FakeModel,
 }
 
 impl Setup {
@@ -78,7 +82,7 @@ impl Setup {
         let target = FakeTarget::new(Arc::clone(&backend), model.clone())?;
         let fail_at = target.fail_at();
         let drafter = self.drafter.map(|(width, reach, hit)| {
-            FakeDrafter::new(Arc::clone(&backend), model, width, reach, hit)
+            FakeDrafter::new(Arc::clone(&backend), model.clone(), width, reach, hit)
         });
         let log = drafter.as_ref().map(FakeDrafter::log).unwrap_or_default();
         let (width, reach) = self.drafter.map_or((0, 0), |(width, reach, _)| (width, reach));
@@ -95,15 +99,16 @@ impl Setup {
             pool: self.plant.pool(pool),
             log,
             fail_at,
+            model,
         })
     }
 
     /// Builds the engine.
     pub fn build(&self) -> Result<Rig> {
-        let Parts { backend, target, drafter, pool, log, fail_at } = self.parts()?;
+        let Parts { backend, target, drafter, pool, log, fail_at, model } = self.parts()?;
         let device = Arc::clone(&backend);
         let engine = Loop::new(device, target, drafter, pool, &self.options)?;
-        Ok(Rig { engine, backend, log, fail_at })
+        Ok(Rig { engine, backend, log, fail_at, model })
     }
 }
 

@@ -97,7 +97,9 @@ fn drive(
                 rig.engine.cancel(request.id);
             }
         }
-        let outcome = rig.engine.step(&|| clock.get());
+        // Time passes within a step, far from the next one's.
+        let (model, before) = (&rig.model, rig.model.elapsed());
+        let outcome = rig.engine.step(&|| clock.get() + (model.elapsed() - before));
         for request in &mut running {
             if request.ended.is_none() && !hear(&request.client).done.is_empty() {
                 request.ended = Some(step);

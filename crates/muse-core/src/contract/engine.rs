@@ -37,7 +37,8 @@ pub struct Request {
     pub stop: Vec<Token>,
     /// The most tokens to generate; none, or more than the room left, means what room is left.
     pub max_tokens: Option<u32>,
-    /// The most guesses a verify may carry; none means the drafter's width, 0 drafts nothing.
+    /// The guesses of every verify, as many as the drafter makes at most; 0 drafts nothing. None
+    /// leaves it to the engine.
     pub max_draft: Option<u32>,
     /// Log-probabilities to report with each token: alternatives wanted.
     pub logprobs: Option<u32>,

@@ -8,6 +8,7 @@
 mod limits;
 mod schedule;
 mod seq;
+mod speculation;
 mod step;
 mod thread;
 
@@ -39,6 +40,9 @@ pub struct EngineOptions {
     pub mixed_rows: usize,
     /// The most guesses a verify carries, for all requests; the drafter's width if lower.
     pub max_draft: usize,
+    /// Whether requests that name no length of drafts get as many guesses as pay, by measured time;
+    /// else they get all. A clock that stands still measures nothing: then they get all too.
+    pub adapt_draft: bool,
     /// Told once when the engine stops for good, after every request heard of it.
     pub on_failure: Option<FailureHook>,
 }
@@ -53,6 +57,7 @@ impl Default for EngineOptions {
             step_rows: 2048,
             mixed_rows: 512,
             max_draft: usize::MAX,
+            adapt_draft: true,
             on_failure: None,
         }
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::seq::Seq;
+use super::speculation::Base;
 use super::step::Loop;
 use crate::contract::{Backend, FinishReason, PAGE_TOKENS, PageCount, PageKey, SeqId};
 use crate::{Error, Result};
@@ -84,30 +85,24 @@ impl<B: Backend> Loop<B> {
     pub(super) fn plan(&mut self) {
         let count = self.active.len();
         let pending = |seq: &Seq, len: u32| seq.tokens.len() - len as usize;
-        let (mut prompts, mut guessers) = (0, 0);
+        let (mut prompts, mut prompt_rows) = (0, 0);
         for seq in &mut self.active {
-            seq.rows = 1;
+            (seq.rows, seq.verified, seq.agreed) = (1, 0, 0);
             let wanted = seq.guess_room().min(self.limits.draft);
             let can = self.drafter.is_some() || seq.constraint.is_some();
-            let decodes = pending(seq, self.pool.len(seq.id)) == 1;
-            seq.room = if can && decodes { wanted } else { 0 };
-            prompts += usize::from(!decodes);
-            guessers += usize::from(seq.room > 0);
+            let more = pending(seq, self.pool.len(seq.id)) - 1;
+            seq.room = if can && more == 0 { wanted } else { 0 };
+            prompts += usize::from(more > 0);
+            prompt_rows += more;
         }
-        let left = self.limits.step_rows - count;
+        let mut left = self.limits.step_rows - count;
+        let most = if prompts < count { left.min(self.mixed_rows) } else { left };
         // Prompts keep at least half: guesses must not hold them up.
-        let mut guesses = if prompts > 0 { left / 2 } else { left };
-        guesses = guesses.min(self.limits.score_rows - count);
-        let granted = guesses;
-        for seq in self.active.iter_mut().filter(|seq| seq.room > 0) {
-            seq.room = seq.room.min(guesses / guessers);
-            guesses -= seq.room;
-            guessers -= 1;
-        }
-        let mut rows = left - (granted - guesses);
-        if prompts < count {
-            rows = rows.min(self.mixed_rows);
-        }
+        let guesses = if prompts > 0 { left / 2 } else { left };
+        let guesses = guesses.min(self.limits.score_rows - count);
+        let rows = count + prompt_rows.min(most);
+        left -= self.plan_guesses(guesses, Base { rows, choosing: count - prompts, blocks: 0 });
+        let mut rows = left.min(most);
         for seq in &mut self.active {
             let pending = pending(seq, self.pool.len(seq.id));
             if pending > 1 {
@@ -117,6 +112,22 @@ impl<B: Backend> Loop<B> {
                 prompts -= 1;
             }
         }
+    }
+
+    /// Shares up to `budget` guesses out: evenly where the length is asked for, by what pays where
+    /// it is not. Returns how many were given.
+    fn plan_guesses(&mut self, budget: usize, mut base: Base) -> usize {
+        let mut left = budget;
+        let mut guessers = self.active.iter().filter(|seq| seq.room > 0).count();
+        for seq in self.active.iter_mut().filter(|seq| seq.room > 0 && !seq.adapts) {
+            seq.room = seq.room.min(left / guessers);
+            left -= seq.room;
+            guessers -= 1;
+            base.rows += seq.room;
+            base.blocks += usize::from(seq.room > 0);
+        }
+        self.speculation.share_out(&mut self.active, base, left);
+        self.active.iter().map(|seq| seq.room).sum()
     }
 
     /// Makes the planned rows writable, the oldest first.

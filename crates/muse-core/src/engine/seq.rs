@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Limits;
+use super::speculation::Pace;
 use crate::contract::{
     Constraint, Done, Event, FinishReason, History, Picked, Request, Sampling, Segment, SeqId,
     Sink, Timings, Token, TokenMask, Usage,
@@ -28,6 +29,12 @@ pub(super) struct Seq {
     pub(super) room: usize,
     /// Guesses on trial: the last of `tokens` and of `rows`.
     pub(super) guesses: usize,
+    /// Guesses of this step that the target judged, and those of them that agreed.
+    pub(super) verified: usize,
+    pub(super) agreed: usize,
+    /// Whether the length of its drafts is the engine's to choose.
+    pub(super) adapts: bool,
+    pub(super) pace: Pace,
     /// First of its masks of this step.
     pub(super) mask: usize,
     /// Rows of this step that stay.
@@ -88,6 +95,10 @@ impl Seq {
             rows: 0,
             room: 0,
             guesses: 0,
+            verified: 0,
+            agreed: 0,
+            adapts: false,
+            pace: Pace::new(limits.draft),
             mask: 0,
             kept: 0,
             chosen: Vec::with_capacity(limits.draft + 1),
@@ -172,12 +183,14 @@ impl Seq {
         let said = self.chosen.len();
         assert!(said > 0, "a row with scores has a choice");
         self.kept = self.rows - self.guesses + said - 1;
+        self.verified = self.guesses;
         if self.guesses > 0 {
             let last_was_guess = said <= self.guesses
                 && self.tokens[trial + said - 1] == self.chosen[said - 1].token;
             let accepted = said - usize::from(!last_was_guess);
             self.usage.drafted += self.guesses as u32;
             self.usage.accepted.push(accepted as u32);
+            self.agreed = accepted;
         }
         self.forget_guesses();
         self.tokens.extend(self.chosen.iter().map(|p| p.token));

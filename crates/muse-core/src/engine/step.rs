@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::seq::Seq;
+use super::speculation::Speculation;
 use super::{EngineOptions, Limits};
 use crate::contract::{
     Anchor, Backend, Drafter, FinishReason, Guess, Kept, KvPool, PageCopy, PageKey, PickRow,
@@ -22,6 +23,8 @@ pub struct Loop<B: Backend> {
     pub(super) limits: Limits,
     pub(super) chunk_rows: usize,
     pub(super) mixed_rows: usize,
+    adapt_draft: bool,
+    pub(super) speculation: Speculation,
     /// Best first, as `active` is.
     pub(super) waiting: Vec<Seq>,
     pub(super) active: Vec<Seq>,
@@ -68,6 +71,8 @@ impl<B: Backend> Loop<B> {
             pool,
             // Reserving more than a pass holds could ask for more than a lone sequence can have.
             chunk_rows: options.chunk_rows.min(limits.step_rows),
+            adapt_draft: options.adapt_draft,
+            speculation: Speculation::new(limits.draft),
             limits,
             mixed_rows: options.mixed_rows,
             waiting: Vec::new(),
@@ -105,7 +110,10 @@ impl<B: Backend> Loop<B> {
     /// As [`Limits::check`]. The bound of the queue is its caller's to keep.
     pub fn submit(&mut self, id: SeqId, request: Request, sink: Sink, now: Duration) -> Result<()> {
         self.limits.check(&request)?;
-        self.enqueue(Seq::new(id, request, sink, &self.limits, now));
+        let asked = request.max_draft.is_some();
+        let mut seq = Seq::new(id, request, sink, &self.limits, now);
+        seq.adapts = !asked && self.adapt_draft && self.drafter.is_some();
+        self.enqueue(seq);
         Ok(())
     }
 
@@ -139,7 +147,9 @@ impl<B: Backend> Loop<B> {
         self.plan();
         self.reserve(now())?;
         self.copy_pages()?;
+        let began = now();
         self.draft()?;
+        let drafted = now();
         if self.active.iter().all(|seq| seq.rows == 0) {
             self.end_active(now());
             return Ok(());
@@ -148,7 +158,10 @@ impl<B: Backend> Loop<B> {
         self.choose()?;
         self.judge(now());
         self.absorb()?;
-        self.keep(now());
+        let done = now();
+        let (draft, pass) = (drafted.saturating_sub(began), done.saturating_sub(drafted));
+        self.speculation.learn(&mut self.active, draft, pass);
+        self.keep(done);
         Ok(())
     }
 
@@ -184,6 +197,11 @@ impl<B: Backend> Loop<B> {
             for (seq, guesses) in
                 self.active.iter_mut().filter(|seq| seq.room > 0).zip(&self.guesses)
             {
+                let mut guesses = guesses.as_slice();
+                if seq.adapts {
+                    let worth = seq.pace.offer(guesses.iter().map(|guess| guess.confidence));
+                    guesses = &guesses[..worth];
+                }
                 seq.guess(guesses.iter().map(|guess| guess.token));
             }
         }

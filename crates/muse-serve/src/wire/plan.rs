@@ -193,6 +193,7 @@ impl Sizes {
                 max_active,
                 step_rows: rows,
                 max_draft: options.max_draft.map_or(usize::MAX, |most| most as usize),
+                adapt_draft: options.max_draft.is_none(),
                 ..EngineOptions::default()
             },
             plan: MemoryPlan {

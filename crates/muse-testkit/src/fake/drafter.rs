@@ -94,6 +94,7 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
         _: &dyn Head<B>,
         out: &mut [Vec<Guess>],
     ) -> Result<()> {
+        self.model.spend((self.model.options.cost.draft)(anchors.len()));
         let target = self.model.rows.lock().expect("no panic while it was held");
         let Self { width, reach, hit, .. } = *self;
         for (anchor, out) in anchors.iter().zip(out) {
@@ -118,13 +119,15 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
                     target.hash(pages, self.model.options.reach, token, position, &self.trial);
                 self.trial.push(hash);
                 let right = self.model.likeliest(hash);
-                let luck = mix(hash, 2) as f64 / u64::MAX as f64;
-                token = if luck < hit {
-                    right
+                let share = |n| mix(hash, n) as f64 / u64::MAX as f64;
+                // It knows a little of when it is wrong.
+                let confidence;
+                (token, confidence) = if share(2) < hit {
+                    (right, 0.4 + 0.6 * share(3))
                 } else {
-                    Token((right.0 + 1) % self.model.options.vocab as u32)
+                    (Token((right.0 + 1) % self.model.options.vocab as u32), 0.7 * share(3))
                 };
-                out.push(Guess { token, confidence: hit as f32 });
+                out.push(Guess { token, confidence: confidence as f32 });
             }
         }
         Ok(())

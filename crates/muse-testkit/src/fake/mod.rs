@@ -15,7 +15,7 @@ use muse_core::Error;
 pub use backend::{FakeBackend, FakeBuf};
 pub use constraint::{EvenTokens, Forced};
 pub use drafter::{DrafterLog, FakeDrafter};
-pub use rows::{FakeModel, FakeOptions};
+pub use rows::{FakeCost, FakeModel, FakeOptions};
 pub use target::FakeTarget;
 
 fn device_fault(doing: &str) -> Error {

@@ -1,6 +1,8 @@
 //! What the fake models keep in their pages, and the hash that reads it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use muse_core::contract::{PAGE_TOKENS, PageCopy, PageGroup, PageTable, Token};
 use muse_core::sampler::mix;
@@ -25,6 +27,22 @@ pub struct FakeOptions {
     pub score_rows: usize,
     /// How much the score of the likeliest token stands out: 0 makes all alike.
     pub peak: f32,
+    /// What passes and drafts take on the model's own clock.
+    pub cost: FakeCost,
+}
+
+/// Microseconds by what is run.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeCost {
+    /// Of a pass, by its rows.
+    pub pass: fn(usize) -> u64,
+    /// Of drafting, by its blocks.
+    pub draft: fn(usize) -> u64,
+}
+
+impl FakeCost {
+    /// No time passes.
+    pub const NOTHING: Self = Self { pass: |_| 0, draft: |_| 0 };
 }
 
 impl Default for FakeOptions {
@@ -38,6 +56,7 @@ impl Default for FakeOptions {
             rows: 256,
             score_rows: 128,
             peak: 4.0,
+            cost: FakeCost::NOTHING,
         }
     }
 }
@@ -47,6 +66,7 @@ impl Default for FakeOptions {
 pub struct FakeModel {
     pub(super) options: FakeOptions,
     pub(super) rows: Arc<Mutex<TargetRows>>,
+    clock: Arc<AtomicU64>,
 }
 
 impl FakeModel {
@@ -56,7 +76,16 @@ impl FakeModel {
             full: Cells::new(options.full_pages),
             window: Cells::new(options.window_pages),
         };
-        Self { options, rows: Arc::new(Mutex::new(rows)) }
+        Self { options, rows: Arc::new(Mutex::new(rows)), clock: Arc::default() }
+    }
+
+    /// What all passes and drafts took so far.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_micros(self.clock.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn spend(&self, microseconds: u64) {
+        self.clock.fetch_add(microseconds, Ordering::Relaxed);
     }
 
     /// Scores behind a row of this hash.

@@ -84,6 +84,7 @@ impl<B: Backend> Target<B> for FakeTarget<B> {
         let rows: usize = batch.iter().map(|span| span.place.rows).sum();
         assert!(rows <= self.model.options.rows, "{rows} rows are more than a pass holds");
         let model = self.model.clone();
+        model.spend((model.options.cost.pass)(rows));
         let mut store = model.rows.lock().expect("no panic while it was held");
         let (mut row, mut scored) = (0, 0);
         for span in batch {

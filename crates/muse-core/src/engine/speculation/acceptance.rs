@@ -1,0 +1,64 @@
+//! How likely a guess is right, by its place in the block.
+
+/// Chance of a guess nobody has tried: hopeful, so that it is tried.
+const HOPE: f32 = 0.8;
+/// Trials that what is usual counts for.
+const WEIGHT: f32 = 2.0;
+
+/// Guesses kept and tried at each place of a block, the older the less they count.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Acceptance {
+    places: Vec<(f32, f32)>,
+    memory: f32,
+}
+
+impl Acceptance {
+    /// Nothing tried yet. Each verify makes the earlier ones count `memory` times as much.
+    pub(super) fn new(width: usize, memory: f32) -> Self {
+        Self { places: vec![(0.0, 0.0); width], memory }
+    }
+
+    /// A verify of `guesses` guesses kept the first `kept`.
+    pub(super) fn learn(&mut self, guesses: usize, kept: usize) {
+        let tried = guesses.min(kept + 1).min(self.places.len());
+        for (i, (right, tries)) in self.places[..tried].iter_mut().enumerate() {
+            *right = *right * self.memory + f32::from(u8::from(i < kept));
+            *tries = *tries * self.memory + 1.0;
+        }
+    }
+
+    /// Chance that the guess at `place` is right when those before it are, `usual` being that of
+    /// other requests.
+    pub(super) fn chance(&self, place: usize, usual: Option<&Acceptance>) -> f32 {
+        let usual = usual.map_or(HOPE, |usual| usual.chance(place, None));
+        let (right, tries) = self.places[place];
+        (right + WEIGHT * usual) / (tries + WEIGHT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_to_the_share_that_was_kept() {
+        let mut acceptance = Acceptance::new(4, 0.99);
+        assert_eq!(acceptance.chance(0, None), HOPE);
+        for i in 0..400 {
+            // Three of four first guesses right, then half of the second; no third.
+            acceptance.learn(3, [0, 1, 2, 1][i % 4].min(2));
+        }
+        assert!((acceptance.chance(0, None) - 0.75).abs() < 0.03);
+        assert!((acceptance.chance(1, None) - 0.333).abs() < 0.03);
+        assert_eq!(acceptance.chance(3, None), HOPE, "never tried");
+    }
+
+    #[test]
+    fn a_new_request_starts_at_what_is_usual() {
+        let (mut usual, mut own) = (Acceptance::new(2, 0.99), Acceptance::new(2, 0.9));
+        (0..200).for_each(|_| usual.learn(2, 0));
+        assert!(own.chance(0, Some(&usual)) < 0.02);
+        (0..20).for_each(|_| own.learn(2, 2));
+        assert!(own.chance(0, Some(&usual)) > 0.75);
+    }
+}

@@ -1,0 +1,179 @@
+//! How many guesses each sequence gets: the lengths that are expected to give most tokens a second,
+//! by measured time of steps and by what was kept so far; none where drafting was seen not to pay.
+
+mod acceptance;
+mod cost;
+mod floor;
+mod governor;
+
+use std::time::Duration;
+
+use super::seq::Seq;
+use acceptance::Acceptance;
+use cost::Cost;
+use floor::Floor;
+use governor::Governor;
+
+/// What earlier verifies count for, of one request and of all.
+const MEMORY: (f32, f32) = (0.95, 0.995);
+/// More guesses must promise this much more.
+const WORTH: f64 = 1.0 + 1e-6;
+
+/// What an engine knows about drafting.
+pub(super) struct Speculation {
+    cost: Cost,
+    usual: Acceptance,
+}
+
+/// What a request taught about drafting.
+pub(super) struct Pace {
+    acceptance: Acceptance,
+    governor: Governor,
+    floor: Floor,
+    /// Of the guesses on offer, before the floor cut them.
+    confidences: Vec<f32>,
+    /// Length being tried, its gain by one guess more, and the best length.
+    trial: (usize, f64),
+    best: usize,
+}
+
+impl Pace {
+    pub(super) fn new(width: usize) -> Self {
+        Self {
+            acceptance: Acceptance::new(width, MEMORY.0),
+            governor: Governor::new(),
+            floor: Floor::default(),
+            confidences: Vec::with_capacity(width),
+            trial: (0, 0.0),
+            best: 0,
+        }
+    }
+
+    /// Takes the guesses on offer in. Returns how many are confident enough.
+    pub(super) fn offer(&mut self, confidences: impl Iterator<Item = f32>) -> usize {
+        let floor = self.floor.choose();
+        self.confidences.clear();
+        self.confidences.extend(confidences);
+        self.confidences.iter().take_while(|c| **c >= floor).count()
+    }
+}
+
+/// Rows of a step that come in any case.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Base {
+    /// All of them.
+    pub(super) rows: usize,
+    /// Those that choose a token.
+    pub(super) choosing: usize,
+    /// Blocks that are drafted in any case.
+    pub(super) blocks: usize,
+}
+
+impl Speculation {
+    pub(super) fn new(width: usize) -> Self {
+        Self { cost: Cost::new(), usual: Acceptance::new(width, MEMORY.1) }
+    }
+
+    /// Chances multiply: the guess at `place` counts only when those before it are right.
+    fn chance(&self, pace: &Pace, place: usize) -> f64 {
+        f64::from(pace.acceptance.chance(place, Some(&self.usual)))
+    }
+
+    /// Lowers `room` of the adaptive sequences to what pays, `budget` in all.
+    pub(super) fn share_out(&self, seqs: &mut [Seq], base: Base, budget: usize) {
+        for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.room > 0) {
+            if !seq.pace.governor.allows() {
+                seq.room = 0;
+            }
+            seq.pace.trial = (0, self.chance(&seq.pace, 0));
+            seq.pace.best = 0;
+        }
+        if self.cost.is_known() && base.rows == base.choosing && !self.cost.knows(base.rows) {
+            // What a step costs without guesses has to be seen now and then.
+            seqs.iter_mut().filter(|seq| seq.adapts).for_each(|seq| seq.room = 0);
+            return;
+        }
+        self.climb(seqs, base, budget);
+        for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.room > 0) {
+            if seq.pace.governor.tries() && seq.pace.best == 0 {
+                seq.pace.best = self.least_bad(seq, base);
+            } else if seq.pace.best == 0 && seq.pace.trial.0 > 0 {
+                seq.pace.governor.park();
+            }
+            seq.room = seq.room.min(seq.pace.best);
+        }
+    }
+
+    /// One guess after the other to whom it helps most; what gave the best rate is kept.
+    fn climb(&self, seqs: &mut [Seq], base: Base, budget: usize) {
+        let Base { mut rows, mut blocks, choosing } = base;
+        let mut tokens = choosing as f64;
+        let mut best = tokens / self.cost.expect(rows, blocks);
+        let open = |seq: &Seq| seq.adapts && seq.pace.trial.0 < seq.room;
+        for _ in 0..budget {
+            let next = seqs.iter_mut().filter(|seq| open(seq));
+            let next = next.max_by(|a, b| a.pace.trial.1.total_cmp(&b.pace.trial.1));
+            let Some(seq) = next else { break };
+            let (length, gain) = seq.pace.trial;
+            tokens += gain;
+            rows += 1;
+            blocks += usize::from(length == 0);
+            let further =
+                if length + 1 < seq.room { self.chance(&seq.pace, length + 1) } else { 0.0 };
+            seq.pace.trial = (length + 1, gain * further);
+            let rate = tokens / self.cost.expect(rows, blocks);
+            if !self.cost.is_known() || rate > best * WORTH {
+                best = rate;
+                for seq in seqs.iter_mut().filter(|seq| seq.adapts) {
+                    seq.pace.best = seq.pace.trial.0;
+                }
+            }
+        }
+    }
+
+    /// The length that loses least when some must be tried.
+    fn least_bad(&self, seq: &Seq, base: Base) -> usize {
+        let (mut gain, mut all, mut best) = (1.0, base.choosing as f64, (0.0, 1));
+        for length in 1..=seq.room {
+            gain *= self.chance(&seq.pace, length - 1);
+            all += gain;
+            let rate = all / self.cost.expect(base.rows + length, base.blocks + 1);
+            if rate > best.0 * WORTH {
+                best = (rate, length);
+            }
+        }
+        best.1
+    }
+
+    /// Takes in what a step kept and how long it took to draft and to run.
+    pub(super) fn learn(&mut self, seqs: &mut [Seq], draft: Duration, pass: Duration) {
+        for seq in seqs.iter_mut().filter(|seq| seq.verified > 0) {
+            self.usual.learn(seq.verified, seq.agreed);
+            seq.pace.acceptance.learn(seq.verified, seq.agreed);
+        }
+        let rows: usize = seqs.iter().map(|seq| seq.rows).sum();
+        let blocks = seqs.iter().filter(|seq| seq.room > 0).count();
+        self.cost.measure(rows, pass, blocks, draft);
+        // Steps with prompt rows say little about the others.
+        if pass.is_zero() || seqs.iter().any(|seq| seq.rows > 1 + seq.verified) {
+            return;
+        }
+        let count = seqs.len();
+        let measured = (pass + draft).as_secs_f64();
+        // As if nobody else had drafted: others' guesses are neither its merit nor its fault.
+        let scale = measured / self.cost.expect(rows, blocks);
+        for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.rows > 0) {
+            let (room, verified, agreed) = (seq.room, seq.verified, seq.agreed);
+            let pace = &mut seq.pace;
+            let plain = self.cost.expect(count, 0);
+            if room == 0 {
+                pace.governor.saw_plain(count as f64, scale * plain);
+                continue;
+            }
+            let own = scale * self.cost.expect(count + verified, 1);
+            pace.governor.saw_drafted((count + agreed) as f64, own, count as f64 / plain);
+            let cost = |guesses| self.cost.expect(count + guesses, 1);
+            pace.floor.learn(&pace.confidences, agreed, count as f64, cost);
+        }
+    }
+}

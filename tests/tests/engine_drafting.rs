@@ -1,0 +1,135 @@
+//! How many guesses the engine makes: as many as pay by measured time, none where none do, and
+//! never another token for it.
+
+use std::time::Duration;
+
+use muse_core::contract::{Sampling, SeqId, Token};
+use muse_core::sampler::mix;
+use muse_testkit::fake::{FakeCost, FakeOptions};
+use muse_tests::sim::{Ask, Client, Heard, Setup, client, plain};
+
+/// Weights are read once a pass and rows are nearly free: guesses pay.
+const BY_MEMORY: FakeCost = FakeCost { pass: |rows| 980 + 20 * rows as u64, draft: |_| 100 };
+/// Every row costs and so does the drafter, as on a model that fits into the cache: none pay.
+const BY_ROWS: FakeCost =
+    FakeCost { pass: |rows| 400 + 600 * rows as u64, draft: |blocks| 1000 * blocks as u64 };
+/// Flat as far as four rows, then steep: a few guesses pay, a whole block does not.
+const BY_STEPS: FakeCost =
+    FakeCost { pass: |rows| 1000 + 900 * rows.saturating_sub(4) as u64, draft: |_| 150 };
+
+fn words(seed: u64, count: usize) -> Vec<Token> {
+    (0..count as u64).map(|i| Token((mix(seed, i) % 61) as u32)).collect()
+}
+
+fn setup(cost: FakeCost, hit: f64) -> Setup {
+    let fake = FakeOptions { cost, full_pages: 200, window_pages: 200, ..FakeOptions::default() };
+    Setup { fake, drafter: Some((15, 64, hit)), ..Setup::roomy() }
+}
+
+/// Runs requests of the same prompts, `together` at a time, and what the model's clock says then.
+fn run(setup: &Setup, asks: &[Ask], together: usize) -> (Vec<Heard>, Duration) {
+    let mut rig = setup.build().expect("fits");
+    let mut heard = Vec::new();
+    for (first, asks) in (0..).step_by(together).zip(asks.chunks(together)) {
+        let clients: Vec<Client> = (first..)
+            .zip(asks)
+            .map(|(id, ask)| {
+                let (client, sink) = client(None);
+                let (id, now) = (SeqId(id), rig.model.elapsed());
+                rig.engine.submit(id, ask.request(61), sink, now).expect("is taken");
+                client
+            })
+            .collect();
+        let model = rig.model.clone();
+        while rig.engine.step(&|| model.elapsed()).expect("no fault") {}
+        heard.extend(clients.iter().map(|client| client.lock().expect("no panic").clone()));
+    }
+    (heard, rig.model.elapsed())
+}
+
+fn asks(max_draft: Option<u32>) -> Vec<Ask> {
+    let ask = |i| Ask { max_draft, ..Ask::greedy(words(i, 10), 400) };
+    (0..4).map(ask).collect()
+}
+
+fn verifies(heard: &[Heard]) -> Vec<u32> {
+    heard.iter().map(|heard| heard.done[0].usage.accepted.len() as u32).collect()
+}
+
+#[test]
+fn adaptive_drafts_come_near_the_better_of_always_and_never() {
+    for (name, cost, hit) in [
+        ("memory, good", BY_MEMORY, 0.85),
+        ("memory, poor", BY_MEMORY, 0.3),
+        ("rows, good", BY_ROWS, 0.85),
+        ("rows, poor", BY_ROWS, 0.3),
+        ("steps, good", BY_STEPS, 0.85),
+        ("steps, poor", BY_STEPS, 0.3),
+    ] {
+        for together in [1, 4] {
+            let setup = setup(cost, hit);
+            let (heard, adaptive) = run(&setup, &asks(None), together);
+            let (alike, always) = run(&setup, &asks(Some(15)), together);
+            let (plainly, never) = run(&setup, &asks(Some(0)), together);
+            for (heard, other) in heard.iter().zip(&alike).chain(heard.iter().zip(&plainly)) {
+                assert_eq!(heard.tokens, other.tokens, "{name}");
+            }
+            let share = adaptive.as_secs_f64() / always.min(never).as_secs_f64();
+            println!(
+                "{name}, {together} together: always {always:?}, never {never:?}, adaptive \
+                 {adaptive:?}, {share:.3} of the better"
+            );
+            assert!(share < 1.05, "{name}, {together} together: {share:.3}");
+        }
+    }
+}
+
+#[test]
+fn where_none_pay_requests_park() {
+    let (heard, _) = run(&setup(BY_ROWS, 0.85), &asks(None), 1);
+    let verifies = verifies(&heard);
+    assert!(verifies.iter().all(|&n| n < 40), "of 400 steps each: {verifies:?}");
+}
+
+#[test]
+fn a_length_that_is_asked_for_is_kept() {
+    for max in [0, 1, 6, 15] {
+        let (heard, _) = run(&setup(BY_ROWS, 1.0), &asks(Some(max)), 1);
+        // A token comes first, and the last one of them needs no guess.
+        for usage in heard.iter().map(|heard| &heard.done[0].usage) {
+            let most = usage.accepted.iter().copied().max().unwrap_or(0);
+            assert_eq!(most, max);
+            assert_eq!(
+                usage.accepted.len() as u32,
+                if max == 0 { 0 } else { 398_u32.div_ceil(max + 1) }
+            );
+        }
+    }
+}
+
+#[test]
+fn without_time_every_guess_is_made() {
+    let (heard, _) = run(&setup(FakeCost::NOTHING, 1.0), &asks(None), 1);
+    assert_eq!(verifies(&heard), [25; 4]);
+}
+
+#[test]
+fn rows_go_to_whom_they_help_most() {
+    // Twelve guesses for two: the drafter is always right about one and seldom about the other,
+    // which draws its tokens from a flat distribution.
+    let fake = FakeOptions { score_rows: 14, ..setup(BY_MEMORY, 1.0).fake };
+    let setup = Setup { fake, ..setup(BY_MEMORY, 1.0) };
+    let sure = Ask::greedy(words(1, 10), 150);
+    let sampling = Sampling { temperature: 3.0, seed: 3, ..Sampling::default() };
+    let unsure = Ask { sampling, ..Ask::greedy(words(2, 10), 150) };
+    let (heard, _) = run(&setup, &[sure.clone(), unsure.clone()], 2);
+    for (heard, ask) in heard.iter().zip([&sure, &unsure]) {
+        assert_eq!(heard.tokens, plain(setup.fake, ask));
+    }
+    let length = |heard: &Heard| {
+        let usage = &heard.done[0].usage;
+        f64::from(usage.drafted) / usage.accepted.len() as f64
+    };
+    let (sure, unsure) = (length(&heard[0]), length(&heard[1]));
+    assert!(sure > 9.0 && unsure < 5.0, "blocks of {sure:.1} and {unsure:.1} guesses");
+}
