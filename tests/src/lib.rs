@@ -7,6 +7,7 @@ pub mod chats;
 pub mod checkpoint;
 pub mod compare;
 pub mod edited;
+pub mod haystack;
 pub mod retype;
 pub mod run;
 pub mod sim;

@@ -1,0 +1,199 @@
+//! The engine under load on the trained model: many requests that come and go say what they say
+//! alone, bit for bit, and histories are found again as far as they are the same.
+
+use std::time::Duration;
+
+use muse_core::Result;
+use muse_core::contract::{FinishReason, KvType, Picked, Sampling, SeqId, Token};
+use muse_core::engine::{EngineOptions, Loop};
+use muse_core::sampler::mix;
+use muse_cpu::Cpu;
+use muse_tests::chats::{STOP, chats};
+use muse_tests::checkpoint::{Checkpoint, cpu};
+use muse_tests::run::Pair;
+use muse_tests::sim::{Ask, Client, Heard, client};
+
+fn engine(drafted: bool, options: &EngineOptions) -> Result<Loop<Cpu>> {
+    let nano = Checkpoint::nano()?;
+    let drafter = drafted.then_some(&*nano.drafter);
+    Pair::new(cpu(), &*nano.target, drafter, KvType::Bf16, &[])?.into_engine(options)
+}
+
+fn submit(engine: &mut Loop<Cpu>, id: u64, ask: &Ask) -> Client {
+    let (client, sink) = client(None);
+    let vocab = engine.limits().vocab;
+    engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
+    client
+}
+
+fn hear(client: &Client) -> Heard {
+    client.lock().expect("no client panics").clone()
+}
+
+/// Runs one request to its end.
+fn answer(engine: &mut Loop<Cpu>, id: u64, ask: &Ask) -> Result<Heard> {
+    let client = submit(engine, id, ask);
+    while engine.step(&|| Duration::ZERO)? {}
+    assert_eq!(engine.pool().free(), engine.pool().total());
+    Ok(hear(&client))
+}
+
+/// Requests of all kinds: greedy and drawn, penalised, with log-probabilities, drafted by their own
+/// wish or the engine's, some with much to read, many that begin alike.
+fn mixed(count: u64) -> Vec<Ask> {
+    let chats = chats();
+    let of = |i: u64, salt: u64, n: u64| mix(mix(17, salt), i) % n;
+    (0..count)
+        .map(|i| {
+            let mut prompt = chats[of(i, 1, 18) as usize].prompt.clone();
+            if of(i, 2, 6) == 0 {
+                let other = &chats[of(i, 3, 18) as usize];
+                prompt = [other.prompt.clone(), other.ids.clone(), prompt].concat();
+            }
+            let sampling = Sampling {
+                temperature: [0.0, 0.0, 0.7, 1.2][of(i, 4, 4) as usize],
+                top_k: [0, 64][of(i, 5, 2) as usize],
+                top_p: [1.0, 0.95][of(i, 6, 2) as usize],
+                repetition_penalty: [1.0, 1.0, 1.2][of(i, 7, 3) as usize],
+                presence_penalty: [0.0, 0.0, 0.5][of(i, 8, 3) as usize],
+                seed: i,
+                ..Sampling::default()
+            };
+            Ask {
+                sampling,
+                stop: STOP.to_vec(),
+                logprobs: [None, Some(0), Some(3)][of(i, 9, 3) as usize],
+                max_draft: [None, None, Some(0), Some(4)][of(i, 10, 4) as usize],
+                priority: of(i, 11, 3) as i32,
+                ..Ask::greedy(prompt, 8 + of(i, 12, 40) as u32)
+            }
+        })
+        .collect()
+}
+
+fn bits(picked: &[Picked]) -> Vec<(Token, u32, Vec<(Token, u32)>)> {
+    let top = |p: &Picked| p.top.iter().map(|(token, log)| (*token, log.to_bits())).collect();
+    picked.iter().map(|p| (p.token, p.logprob.to_bits(), top(p))).collect()
+}
+
+#[test]
+fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
+    let asks = mixed(64);
+    let mut plain = engine(false, &EngineOptions { max_active: 1, ..EngineOptions::default() })?;
+    let mut alone = Vec::new();
+    for (i, ask) in (0..).zip(&asks) {
+        alone.push(answer(&mut plain, i, ask)?);
+    }
+    // Chunks that fit nothing, more sequences than pages for them, a clock that moves.
+    let options = EngineOptions {
+        chunk_rows: 37,
+        mixed_rows: 50,
+        max_active: 64,
+        queue: 64,
+        ..EngineOptions::default()
+    };
+    let mut busy = engine(true, &options)?;
+    let (mut clients, mut cancelled) = (Vec::new(), 0);
+    let clock = std::time::Instant::now();
+    let (mut step, mut most) = (0, 0);
+    loop {
+        // Four come a step.
+        for ask in asks.iter().skip(clients.len()).take(4) {
+            clients.push(submit(&mut busy, clients.len() as u64, ask));
+        }
+        if !busy.step(&|| clock.elapsed())? && clients.len() == asks.len() {
+            break;
+        }
+        step += 1;
+        most = most.max(busy.load().1);
+        for id in (0..64).filter(|&id| mix(5, id) % 4 == 0 && mix(6, id) % 40 + 2 == step) {
+            busy.cancel(SeqId(id));
+        }
+    }
+    assert!(most >= 32, "at most {most} ran together");
+    assert_eq!(busy.pool().free(), busy.pool().total());
+    for (i, (client, alone)) in clients.iter().zip(&alone).enumerate() {
+        let heard = hear(client);
+        let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
+        let (said, expect) = (bits(&heard.tokens), bits(&alone.tokens));
+        if matches!(done.reason, FinishReason::Cancelled) {
+            cancelled += 1;
+            assert_eq!(said[..], expect[..said.len()], "request {i}, cancelled");
+        } else {
+            assert_eq!(said, expect, "request {i}");
+        }
+    }
+    assert!(cancelled >= 4, "{cancelled} were cancelled on their way");
+    Ok(())
+}
+
+/// 2,000 tokens of conversation: chats one behind the other.
+fn history() -> Vec<Token> {
+    let chats = chats();
+    let turns = chats[..18].iter().flat_map(|chat| [&chat.prompt, &chat.ids]);
+    turns.flatten().copied().cycle().take(2000).collect()
+}
+
+/// Rows of the prompt that ran.
+fn ran(heard: &Heard) -> u32 {
+    heard.done[0].usage.prompt - heard.done[0].usage.cached
+}
+
+#[test]
+fn later_turns_branches_and_edits_run_what_is_new() -> Result<()> {
+    let chats = chats();
+    for drafted in [false, true] {
+        let mut engine = engine(drafted, &EngineOptions::default())?;
+        let first = Ask { stop: STOP.to_vec(), ..Ask::greedy(history(), 60) };
+        let heard = answer(&mut engine, 1, &first)?;
+        assert_eq!(ran(&heard), 2000);
+
+        // The next turn repeats what was asked and said. The last token said never ran.
+        let said: Vec<Token> = heard.tokens.iter().map(|picked| picked.token).collect();
+        let question = &chats[0].prompt;
+        let second = [first.prompt.clone(), said.clone(), question.clone()].concat();
+        let heard = answer(&mut engine, 2, &Ask::greedy(second.clone(), 20))?;
+        assert_eq!(ran(&heard) as usize, question.len() + 1, "drafted: {drafted}");
+        let mut fresh = self::engine(false, &EngineOptions::default())?;
+        let expect = answer(&mut fresh, 1, &Ask::greedy(second, 20))?;
+        assert_eq!(heard.tokens, expect.tokens, "drafted: {drafted}");
+
+        // Another end of the same history, inside a page.
+        let branch = [&first.prompt[..1990], &chats[3].prompt[20..]].concat();
+        let heard = answer(&mut engine, 3, &Ask::greedy(branch.clone(), 20))?;
+        assert_eq!(ran(&heard) as usize, branch.len() - 1990, "drafted: {drafted}");
+        let expect = answer(&mut fresh, 2, &Ask::greedy(branch, 20))?;
+        assert_eq!(heard.tokens, expect.tokens, "drafted: {drafted}");
+
+        // One token of the system block, which comes first.
+        let mut edited = first.prompt.clone();
+        edited[0] = Token(5);
+        assert_eq!(ran(&answer(&mut engine, 4, &Ask::greedy(edited, 1))?), 2000);
+    }
+    Ok(())
+}
+
+#[test]
+fn guesses_are_kept_as_often_after_reuse() -> Result<()> {
+    let chats = chats();
+    let options = EngineOptions { adapt_draft: false, ..EngineOptions::default() };
+    let (mut shared, mut id) = (engine(true, &options)?, 0);
+    let mut kept = [0, 0];
+    answer(&mut shared, 1000, &Ask::greedy(history(), 1))?;
+    for chat in chats[..18].iter().filter(|chat| chat.ids.len() > 30).take(4) {
+        let prompt = [&history()[..1900], &chat.prompt[..]].concat();
+        let ask = Ask { stop: STOP.to_vec(), ..Ask::greedy(prompt, 60) };
+        for (engine, kept) in [&mut shared, &mut engine(true, &options)?].into_iter().zip(&mut kept)
+        {
+            id += 1;
+            let usage = answer(engine, id, &ask)?.done[0].usage.clone();
+            *kept += usage.accepted.iter().sum::<u32>();
+            // Of the history all but the ends of pages that left the window.
+            assert!(usage.cached == 0 || usage.cached >= 1900 - 64, "{}", usage.cached);
+        }
+    }
+    let [reused, fresh] = kept.map(f64::from);
+    assert!(fresh > 30.0, "{fresh} guesses were kept: little was tested");
+    assert!((reused / fresh - 1.0).abs() < 0.03, "{reused} with reuse, {fresh} without");
+    Ok(())
+}
