@@ -17,5 +17,6 @@
 mod pool;
 mod prefix;
 mod seq;
+mod spill;
 
 pub use pool::{Pool, PoolOptions};

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use muse_core::contract::{
-    KvPool, PAGE_TOKENS, PageCopy, PageCount, PageGroup, PageKey, PageTable, SeqId,
+    ColdPage, KvPool, PAGE_TOKENS, PageCopy, PageCount, PageGroup, PageKey, PageTable, PrefixName,
+    SeqId, Spill,
 };
 use muse_core::{Error, Result};
 
@@ -33,23 +34,40 @@ pub struct PoolOptions {
 /// window is still there, and a sequence be truncated to such a length or to nothing.
 pub struct Pool {
     options: PoolOptions,
-    free_full: Vec<u32>,
-    free_window: Vec<u32>,
-    tree: Tree,
+    pub(crate) free_full: Vec<u32>,
+    pub(crate) free_window: Vec<u32>,
+    pub(crate) tree: Tree,
     seqs: HashMap<SeqId, Seq>,
+    /// Complete pages that were evicted, where somebody keeps them.
+    pub(crate) evicted: Option<Vec<ColdPage>>,
 }
 
 impl Pool {
-    /// A pool with all pages free.
+    /// A pool with all pages free that forgets what it evicts.
     pub fn new(options: PoolOptions) -> Self {
+        Self::build(options, PrefixName::default(), None)
+    }
+
+    /// A pool that tells of what it evicts, named from `root` on, and takes it back.
+    pub fn spilling(options: PoolOptions, root: PrefixName) -> Self {
+        Self::build(options, root, Some(Vec::new()))
+    }
+
+    /// Its sizes.
+    pub fn options(&self) -> PoolOptions {
+        self.options
+    }
+
+    fn build(options: PoolOptions, root: PrefixName, evicted: Option<Vec<ColdPage>>) -> Self {
         // Low numbers go out first: a lightly used cache stays in few pages of memory.
         let free = |pages: usize| (0..pages as u32).rev().collect();
         Self {
             free_full: free(options.full_pages),
             free_window: free(options.window_pages),
-            tree: Tree::new(options.full_pages),
+            tree: Tree::new(options.full_pages, root),
             options,
             seqs: HashMap::new(),
+            evicted,
         }
     }
 
@@ -73,7 +91,7 @@ impl Pool {
     }
 
     /// Pages of the tree that hold the leading rows of `keys`, and the rows they hold.
-    fn known(&self, keys: &[PageKey]) -> (Vec<u32>, usize) {
+    pub(crate) fn known(&self, keys: &[PageKey]) -> (Vec<u32>, usize) {
         let (mut path, mut parent) = (Vec::new(), NONE);
         loop {
             let done = path.len() * PAGE_TOKENS;
@@ -101,7 +119,7 @@ impl Pool {
     }
 
     /// A free page of the full group, evicting for it. The caller has counted: there is one.
-    fn take_full(&mut self) -> u32 {
+    pub(crate) fn take_full(&mut self) -> u32 {
         if let Some(page) = self.free_full.pop() {
             return page;
         }
@@ -110,7 +128,7 @@ impl Pool {
         self.free_full.pop().expect("just evicted")
     }
 
-    fn take_window(&mut self) -> u32 {
+    pub(crate) fn take_window(&mut self) -> u32 {
         if let Some(page) = self.free_window.pop() {
             return page;
         }
@@ -119,6 +137,9 @@ impl Pool {
     }
 
     fn evict(&mut self, leaf: u32) {
+        if let (Some(evicted), Some(cold)) = (&mut self.evicted, self.tree.cold(leaf)) {
+            evicted.push(cold);
+        }
         let window = self.tree.unlink(leaf);
         self.free_full.push(leaf);
         if window != NONE {
@@ -184,7 +205,7 @@ impl Pool {
     }
 
     /// Evicts an unused node that only holds the beginning of a page about to be linked.
-    fn drop_beginning(&mut self, known: u32, rows: usize) {
+    pub(crate) fn drop_beginning(&mut self, known: u32, rows: usize) {
         if known != NONE && self.tree.users(known) == 0 && self.tree.rows(known) == rows {
             self.evict(known);
         }
@@ -358,6 +379,10 @@ impl KvPool for Pool {
 
     fn total(&self) -> PageCount {
         PageCount { full: self.options.full_pages, window: self.options.window_pages }
+    }
+
+    fn spill(&mut self) -> Option<&mut dyn Spill> {
+        self.evicted.is_some().then_some(self as &mut dyn Spill)
     }
 
     fn worst_case(&self, rows: u32) -> PageCount {

@@ -1,7 +1,7 @@
 //! The tree of prefixes that are in the cache: a node is one page of rows behind the pages of its
 //! ancestors. Only complete pages have children.
 
-use muse_core::contract::{PAGE_TOKENS, PageKey, Token};
+use muse_core::contract::{ColdPage, PAGE_TOKENS, PageKey, PrefixName, Token};
 
 /// No node, no page: the root's number too.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -12,6 +12,7 @@ pub(crate) struct Tree {
     nodes: Vec<Node>,
     keys: Vec<PageKey>,
     first_root: u32,
+    root: PrefixName,
     /// Nodes that no sequence uses, and those whose window page none does.
     pub(crate) idle: usize,
     pub(crate) idle_windows: usize,
@@ -21,6 +22,7 @@ pub(crate) struct Tree {
 #[derive(Clone)]
 struct Node {
     linked: bool,
+    name: PrefixName,
     /// Leading rows that hold something.
     rows: usize,
     parent: u32,
@@ -37,6 +39,7 @@ struct Node {
 
 const UNLINKED: Node = Node {
     linked: false,
+    name: PrefixName([0; 2]),
     rows: 0,
     parent: NONE,
     first_child: NONE,
@@ -49,11 +52,12 @@ const UNLINKED: Node = Node {
 };
 
 impl Tree {
-    pub(crate) fn new(full_pages: usize) -> Self {
+    pub(crate) fn new(full_pages: usize, root: PrefixName) -> Self {
         Self {
             nodes: vec![UNLINKED; full_pages],
             keys: vec![PageKey::Token(Token(0)); full_pages * PAGE_TOKENS],
             first_root: NONE,
+            root,
             idle: 0,
             idle_windows: 0,
             clock: 0,
@@ -120,6 +124,7 @@ impl Tree {
         let first = if parent == NONE { self.first_root } else { self.node(parent).first_child };
         *self.node_mut(page) = Node {
             linked: true,
+            name: self.name(parent).then(&self.keys(page)[..rows]),
             rows,
             parent,
             next: first,
@@ -129,6 +134,28 @@ impl Tree {
             ..UNLINKED
         };
         *self.first_of(parent) = page;
+    }
+
+    /// Name of the prefix that a node ends.
+    pub(crate) fn name(&self, id: u32) -> PrefixName {
+        if id == NONE { self.root } else { self.node(id).name }
+    }
+
+    /// A node as others may keep it, if its page is complete.
+    pub(crate) fn cold(&self, id: u32) -> Option<ColdPage> {
+        let node = self.node(id);
+        let window = (node.window != NONE).then_some(node.window);
+        let whole = node.linked && node.rows == PAGE_TOKENS;
+        whole.then_some(ColdPage { name: node.name, full: id, window })
+    }
+
+    /// Complete pages that no sequence uses, the longest unused first.
+    pub(crate) fn unused(&self) -> Vec<u32> {
+        let ids = 0..self.nodes.len() as u32;
+        let idle = |id: &u32| self.node(*id).users == 0 && self.cold(*id).is_some();
+        let mut ids: Vec<u32> = ids.filter(idle).collect();
+        ids.sort_by_key(|&id| self.node(id).used);
+        ids
     }
 
     fn first_of(&mut self, parent: u32) -> &mut u32 {

@@ -13,6 +13,9 @@ use muse_serve::ServeOptions;
 use muse_serve::wire::{BACKENDS, LoadOptions};
 use serde::Deserialize;
 
+/// Bytes of spilled pages when nobody says otherwise.
+const SPILL_BYTES: u64 = 8 << 30;
+
 /// The file that holds what flags and variables leave open.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ConfigFile {
@@ -60,6 +63,12 @@ pub(crate) struct ModelFlags {
     /// Run without the drafter
     #[arg(long, conflicts_with_all = ["draft", "max_draft"], env = "MUSE_NO_DRAFT")]
     no_draft: bool,
+    /// Folder that keeps pages of the K/V cache that must make way, over restarts too
+    #[arg(long, value_name = "DIR", env = "MUSE_KV_SPILL")]
+    kv_spill: Option<PathBuf>,
+    /// The most bytes that folder may take [default: 8 GiB]
+    #[arg(long, value_name = "BYTES", requires = "kv_spill", env = "MUSE_KV_SPILL_BYTES")]
+    kv_spill_bytes: Option<u64>,
     /// Device to run on [default: cpu]
     #[arg(long, value_name = "NAME", env = "MUSE_BACKEND", value_parser = BACKENDS.to_vec())]
     backend: Option<String>,
@@ -139,6 +148,9 @@ impl ConfigFile {
             exact: flags.exact || file.exact,
             max_draft: if no_draft { Some(0) } else { flags.max_draft.or(file.max_draft) },
             backend: flags.backend.or(file.backend),
+            spill: flags.kv_spill.or(file.kv_spill).map(|folder| {
+                (folder, flags.kv_spill_bytes.or(file.kv_spill_bytes).unwrap_or(SPILL_BYTES))
+            }),
             ..LoadOptions::default()
         })
     }

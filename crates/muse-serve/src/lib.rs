@@ -25,6 +25,7 @@ pub mod grpc;
 mod http;
 mod server;
 pub mod service;
+mod spill;
 mod status;
 pub mod wire;
 

@@ -14,15 +14,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use muse_atem::{FileTemplate, Grammars, Template, Tokenizer as AtemTokenizer, template_warning};
 use muse_core::contract::{
     Backend, Drafter, Engine, KvPool, KvType, Place, PromptTemplate, Rows, Sampling, Scores, SeqId,
-    Span, Target, TensorInfo, Token, Tokenizer, WeightSource,
+    Shelf, Span, Target, TensorInfo, Token, Tokenizer, WeightSource,
 };
 use muse_core::engine::{self, EngineOptions};
 use muse_core::model::Model;
+use muse_core::sampler::mix;
 use muse_core::{Error, Result};
 use muse_dflash::Dflash;
 use muse_kv::Pool;
 use muse_weights::Checkpoint;
 
+use crate::spill::SpillFolder;
 use crate::{App, ModelCard};
 pub use plan::MemoryPlan;
 use plan::Sizes;
@@ -61,6 +63,8 @@ pub struct LoadOptions {
     /// Guesses of every verify, at most the drafter's width; 0 leaves the drafter out. None means
     /// as many as pay.
     pub max_draft: Option<u32>,
+    /// Where pages of the K/V cache go that must make way, and the most bytes of them.
+    pub spill: Option<(PathBuf, u64)>,
     /// One of [`BACKENDS`]; none means the first.
     pub backend: Option<String>,
     /// Makes room for the scores of many rows, for [`Loaded::logits`].
@@ -188,6 +192,14 @@ fn join<B: Backend>(
         (Some(_), None) => files.target.chat_template()?.as_deref().and_then(template_warning),
         _ => None,
     };
+    let spill = match &options.spill {
+        Some((folder, most)) => {
+            let sources = [Some(source), files.drafter.as_ref().map(|d| d as &dyn WeightSource)];
+            let identity = identity(sources.into_iter().flatten(), backend_name, options.kv)?;
+            Some(Arc::new(SpillFolder::open(folder, *most, identity)?) as Arc<dyn Shelf>)
+        }
+        None => None,
+    };
     let draft_width = drafter.as_ref().map_or(0, |drafter| drafter.width() as u32);
     let card = ModelCard {
         name: files.name.clone(),
@@ -209,7 +221,7 @@ fn join<B: Backend>(
         grammars,
         template_warning,
         plan: sizes.plan.clone(),
-        parts: Box::new(Joined { backend, target, drafter, sizes }),
+        parts: Box::new(Joined { backend, target, drafter, sizes, spill }),
     })
 }
 
@@ -224,6 +236,25 @@ fn template(
     };
     let source = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
     Ok(Arc::new(FileTemplate::new(&source, tokenizer).map_err(|error| wrong(&error))?))
+}
+
+/// A number that differs where pages of the K/V cache would: other weights, another device, another
+/// way to store them. Looks at the beginning of every tensor, not at all of it.
+fn identity<'a>(
+    sources: impl Iterator<Item = &'a dyn WeightSource>,
+    backend: &str,
+    kv: KvType,
+) -> Result<u64> {
+    const LOOKED_AT: usize = 4096;
+    let mut bytes = format!("{backend} {kv:?}").into_bytes();
+    for source in sources {
+        bytes.extend(format!("{:?}{:?}", source.spec(), source.tensors()).bytes());
+        for tensor in source.tensors() {
+            let view = source.weight(&tensor.name)?;
+            bytes.extend(&view.bytes[..view.bytes.len().min(LOOKED_AT)]);
+        }
+    }
+    Ok(bytes.iter().fold(bytes.len() as u64, |sum, &byte| mix(sum, u64::from(byte))))
 }
 
 /// The tensors that are parameters of the text model. The norms of q and k hold a constant.
@@ -343,6 +374,7 @@ struct Joined<B: Backend> {
     target: Model<B>,
     drafter: Option<Dflash<B>>,
     sizes: Sizes,
+    spill: Option<Arc<dyn Shelf>>,
 }
 
 impl<B: Backend> Parts for Joined<B> {
@@ -377,10 +409,13 @@ impl<B: Backend> Parts for Joined<B> {
     }
 
     fn start(self: Box<Self>, on_failure: OnFailure) -> Result<Arc<dyn Engine>> {
-        let Self { backend, target, drafter, sizes } = *self;
-        let options = EngineOptions { on_failure: Some(on_failure), ..sizes.engine };
+        let Self { backend, target, drafter, sizes, spill } = *self;
+        let pool = Box::new(match &spill {
+            Some(shelf) => Pool::spilling(sizes.pool, shelf.root()),
+            None => Pool::new(sizes.pool),
+        });
+        let options = EngineOptions { on_failure: Some(on_failure), shelf: spill, ..sizes.engine };
         let drafter = drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter<B>>);
-        let pool = Box::new(Pool::new(sizes.pool));
         let handle = engine::spawn(backend, Box::new(target), drafter, pool, options)?;
         Ok(Arc::new(handle))
     }

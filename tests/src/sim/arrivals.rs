@@ -1,9 +1,11 @@
 //! What a seed stands for: an engine and the requests that come to it.
 
+use std::sync::Arc;
+
 use muse_core::contract::{Sampling, Token};
 use muse_core::engine::EngineOptions;
 use muse_core::sampler::mix;
-use muse_testkit::fake::{FakeCost, FakeOptions};
+use muse_testkit::fake::{FakeCost, FakeOptions, FakeShelf};
 
 use super::plant::Plant;
 use super::rig::{Ask, Grammar, Setup};
@@ -75,6 +77,7 @@ pub(super) fn setup(dice: &mut Dice, plant: Plant) -> Setup {
         chunk_rows: dice.between(1, 120) as usize,
         mixed_rows: dice.between(1, 80) as usize,
         queue: 1000,
+        shelf: dice.one_in(3).then(|| Arc::new(FakeShelf::new(dice.between(0, 9))) as Arc<_>),
         ..EngineOptions::default()
     };
     Setup { fake, drafter, options, plant }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muse_core::Result;
 use muse_core::contract::{
     Anchor, Drafter, Guess, Head, Kept, KvPool, PageCopy, PageCount, PageGroup, PageKey, PageTable,
-    Pages, SeqId, Span, Target, TextSpec, Token,
+    Pages, SeqId, Span, Spill, Target, TextSpec, Token,
 };
 use muse_kv::Pool;
 use muse_testkit::fake::{FakeBackend, FakeBuf, FakeDrafter, FakeTarget};
@@ -230,5 +230,9 @@ impl KvPool for Careless {
 
     fn worst_case(&self, rows: u32) -> PageCount {
         self.inner.worst_case(rows)
+    }
+
+    fn spill(&mut self) -> Option<&mut dyn Spill> {
+        self.inner.spill()
     }
 }

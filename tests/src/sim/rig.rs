@@ -86,12 +86,16 @@ impl Setup {
         });
         let log = drafter.as_ref().map(FakeDrafter::log).unwrap_or_default();
         let (width, reach) = self.drafter.map_or((0, 0), |(width, reach, _)| (width, reach));
-        let pool = Pool::new(PoolOptions {
+        let pool = PoolOptions {
             full_pages: self.fake.full_pages,
             window_pages: self.fake.window_pages,
             reach: self.plant.reach(self.fake.reach.max(reach)),
             block: self.options.chunk_rows.min(self.fake.rows).max(width + 1) as u32,
-        });
+        };
+        let pool = match &self.options.shelf {
+            Some(shelf) => Pool::spilling(pool, shelf.root()),
+            None => Pool::new(pool),
+        };
         Ok(Parts {
             backend,
             target: self.plant.target(target),

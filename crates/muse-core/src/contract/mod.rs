@@ -25,7 +25,7 @@ pub use drafter::{Anchor, Drafter, Guess, Kept};
 pub use engine::{
     Done, Engine, Event, FinishReason, Request, Segment, SeqId, Sink, Timings, Usage,
 };
-pub use kv::{KvPool, PageCopy, PageCount, Pages};
+pub use kv::{ColdPage, KvPool, PageCopy, PageCount, Pages, PrefixName, Shelf, Spill};
 pub use pick::{Constraint, History, PickRow, Picked, Sampling, TokenMask};
 pub use place::{PAGE_TOKENS, PageGroup, PageKey, PageTable, Place, Token, recycle};
 pub use target::{Head, Rows, Scores, Span, Target};

@@ -9,12 +9,14 @@ mod limits;
 mod schedule;
 mod seq;
 mod speculation;
+mod spill;
 mod step;
 mod thread;
 
 use std::sync::Arc;
 
 use crate::Error;
+use crate::contract::Shelf;
 
 pub use limits::Limits;
 pub use step::Loop;
@@ -43,6 +45,9 @@ pub struct EngineOptions {
     /// Whether requests that name no length of drafts get as many guesses as pay, by measured time;
     /// else they get all. A clock that stands still measures nothing: then they get all too.
     pub adapt_draft: bool,
+    /// Where pages that must make way are kept. The pool must be one that tells of them, its names
+    /// starting at the shelf's root.
+    pub shelf: Option<Arc<dyn Shelf>>,
     /// Told once when the engine stops for good, after every request heard of it.
     pub on_failure: Option<FailureHook>,
 }
@@ -58,6 +63,7 @@ impl Default for EngineOptions {
             mixed_rows: 512,
             max_draft: usize::MAX,
             adapt_draft: true,
+            shelf: None,
             on_failure: None,
         }
     }

@@ -36,9 +36,13 @@ impl<B: Backend> Loop<B> {
     /// overtakes one that does not fit, so that the large are not starved by the small.
     pub(super) fn admit(&mut self, now: Duration) -> Result<()> {
         while self.active.len() < self.limits.max_active && !self.waiting.is_empty() {
-            let seq = &self.waiting[0];
+            let seq = &mut self.waiting[0];
             self.keys.clear();
             self.keys.extend(seq.tokens.iter().map(|&token| PageKey::Token(token)));
+            if !std::mem::replace(&mut seq.restored, true) {
+                self.restore()?;
+            }
+            let seq = &self.waiting[0];
             let cached = self.pool.open(seq.id, &self.keys)?;
             let chunk = (seq.tokens.len() - cached as usize).min(self.chunk_rows);
             let end = cached + chunk as u32;
@@ -157,8 +161,9 @@ impl<B: Backend> Loop<B> {
 
     /// The youngest waits again, to be resumed from its tokens.
     fn send_back_youngest(&mut self) {
-        let seq = self.active.pop().expect("there are several");
+        let mut seq = self.active.pop().expect("there are several");
         self.pool.close(seq.id);
+        seq.restored = false;
         self.enqueue(seq);
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Seq {
     /// Guesses of this step that the target judged, and those of them that agreed.
     pub(super) verified: usize,
     pub(super) agreed: usize,
+    /// Whether its prefix was looked for among what is kept elsewhere.
+    pub(super) restored: bool,
     /// Whether the length of its drafts is the engine's to choose.
     pub(super) adapts: bool,
     pub(super) pace: Pace,
@@ -97,6 +99,7 @@ impl Seq {
             guesses: 0,
             verified: 0,
             agreed: 0,
+            restored: false,
             adapts: false,
             pace: Pace::new(limits.draft),
             mask: 0,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::seq::Seq;
 use super::speculation::Speculation;
+use super::spill::Spilling;
 use super::{EngineOptions, Limits};
 use crate::contract::{
     Anchor, Backend, Drafter, FinishReason, Guess, Kept, KvPool, PageCopy, PageKey, PickRow,
@@ -17,7 +18,7 @@ use crate::{Error, Result};
 /// `now` is whatever clock the caller has; deadlines and timings are read from it alone.
 pub struct Loop<B: Backend> {
     backend: Arc<B>,
-    target: Box<dyn Target<B>>,
+    pub(super) target: Box<dyn Target<B>>,
     pub(super) drafter: Option<Box<dyn Drafter<B>>>,
     pub(super) pool: Box<dyn KvPool>,
     pub(super) limits: Limits,
@@ -25,6 +26,7 @@ pub struct Loop<B: Backend> {
     pub(super) mixed_rows: usize,
     adapt_draft: bool,
     pub(super) speculation: Speculation,
+    pub(super) spilling: Option<Spilling>,
     /// Best first, as `active` is.
     pub(super) waiting: Vec<Seq>,
     pub(super) active: Vec<Seq>,
@@ -73,6 +75,7 @@ impl<B: Backend> Loop<B> {
             chunk_rows: options.chunk_rows.min(limits.step_rows),
             adapt_draft: options.adapt_draft,
             speculation: Speculation::new(limits.draft),
+            spilling: options.shelf.clone().map(Spilling::new),
             limits,
             mixed_rows: options.mixed_rows,
             waiting: Vec::new(),
@@ -146,6 +149,7 @@ impl<B: Backend> Loop<B> {
         self.admit(now())?;
         self.plan();
         self.reserve(now())?;
+        self.save_evicted()?;
         self.copy_pages()?;
         let began = now();
         self.draft()?;
@@ -165,7 +169,7 @@ impl<B: Backend> Loop<B> {
         Ok(())
     }
 
-    fn copy_pages(&mut self) -> Result<()> {
+    pub(super) fn copy_pages(&mut self) -> Result<()> {
         if !self.copies.is_empty() {
             self.target.copy_pages(&self.copies)?;
             if let Some(drafter) = &mut self.drafter {

@@ -236,7 +236,8 @@ fn turn<B: Backend>(engine: &mut Loop<B>, shared: &Shared) -> Result<()> {
         inbox.load = load(engine);
         while !busy && inbox.submitted.is_empty() {
             if inbox.draining {
-                return Ok(());
+                drop(inbox);
+                return engine.save_kept();
             }
             inbox.cancelled.clear();
             inbox = shared.wake.wait(inbox).unwrap_or_else(PoisonError::into_inner);

@@ -6,6 +6,7 @@ mod generate;
 mod quantize;
 mod refusals;
 mod serve;
+mod spill;
 mod template;
 mod tools;
 

@@ -6,6 +6,7 @@ mod backend;
 mod constraint;
 mod drafter;
 mod rows;
+mod shelf;
 mod target;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub use backend::{FakeBackend, FakeBuf};
 pub use constraint::{EvenTokens, Forced};
 pub use drafter::{DrafterLog, FakeDrafter};
 pub use rows::{FakeCost, FakeModel, FakeOptions};
+pub use shelf::FakeShelf;
 pub use target::FakeTarget;
 
 fn device_fault(doing: &str) -> Error {

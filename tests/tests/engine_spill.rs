@@ -1,0 +1,124 @@
+//! Pages that made way come back from a shelf, later and in another engine, and change no token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muse_core::Result;
+use muse_core::contract::{KvType, PrefixName, SeqId, Shelf, Token};
+use muse_core::engine::{EngineOptions, Loop};
+use muse_core::sampler::mix;
+use muse_cpu::Cpu;
+use muse_kv::Pool;
+use muse_testkit::fake::{FakeOptions, FakeShelf};
+use muse_tests::chats::chats;
+use muse_tests::checkpoint::{Checkpoint, cpu};
+use muse_tests::run::Pair;
+use muse_tests::sim::{Ask, Heard, Rig, Setup, client, plain};
+
+fn words(seed: u64, count: usize) -> Vec<Token> {
+    (0..count as u64).map(|i| Token((mix(seed, i) % 61) as u32)).collect()
+}
+
+fn small(shelf: Arc<dyn Shelf>) -> Setup {
+    let fake = FakeOptions { full_pages: 9, window_pages: 9, ..FakeOptions::default() };
+    let options = EngineOptions { shelf: Some(shelf), ..Setup::roomy().options };
+    Setup { fake, options, ..Setup::roomy() }
+}
+
+fn answer(rig: &mut Rig, id: u64, ask: &Ask) -> Heard {
+    let (client, sink) = client(None);
+    rig.engine.submit(SeqId(id), ask.request(61), sink, Duration::ZERO).expect("is taken");
+    while rig.engine.step(&|| Duration::ZERO).expect("no fault") {}
+    assert_eq!(rig.engine.pool().free(), rig.engine.pool().total());
+    assert_eq!(rig.log.stale.load(std::sync::atomic::Ordering::Relaxed), 0);
+    client.lock().expect("no client panics").clone()
+}
+
+#[test]
+fn what_was_evicted_is_found_on_the_shelf() {
+    let shelf = Arc::new(FakeShelf::new(0));
+    let setup = small(shelf.clone());
+    let mut rig = setup.build().expect("fits");
+    for (id, seed) in [1, 2, 1, 3, 2, 1].into_iter().enumerate() {
+        let ask = Ask::greedy(words(seed, 400), 30);
+        let heard = answer(&mut rig, id as u64, &ask);
+        assert_eq!(heard.tokens, plain(setup.fake, &ask), "request {id}");
+        // Six complete pages of the prompt; each prompt pushes the others out.
+        let cached = if id == 0 || id == 1 || id == 3 { 0 } else { 384 };
+        assert_eq!(heard.done[0].usage.cached, cached, "request {id}");
+    }
+    assert!(shelf.found() >= 12, "{} pages were found", shelf.found());
+}
+
+#[test]
+fn another_engine_finds_what_one_left() {
+    let shelf = Arc::new(FakeShelf::new(0));
+    let setup = small(shelf.clone());
+    let ask = Ask::greedy(words(5, 300), 20);
+    let mut first = setup.build().expect("fits");
+    assert_eq!(answer(&mut first, 1, &ask).done[0].usage.cached, 0);
+    first.engine.save_kept().expect("no fault");
+    drop(first);
+    let mut second = setup.build().expect("fits");
+    let heard = answer(&mut second, 1, &ask);
+    assert_eq!(heard.tokens, plain(setup.fake, &ask));
+    assert_eq!(heard.done[0].usage.cached, 256);
+}
+
+/// Finds pages of another length than this model's.
+struct Foreign;
+
+impl Shelf for Foreign {
+    fn root(&self) -> PrefixName {
+        PrefixName::default()
+    }
+
+    fn put(&self, _: PrefixName, _: &[u8]) {}
+
+    fn get(&self, _: PrefixName, out: &mut Vec<u8>) -> bool {
+        *out = vec![1; 100];
+        true
+    }
+}
+
+#[test]
+fn pages_of_another_length_are_left_alone() {
+    let setup = small(Arc::new(Foreign));
+    let ask = Ask::greedy(words(6, 200), 20);
+    let heard = answer(&mut setup.build().expect("fits"), 1, &ask);
+    assert_eq!((heard.done[0].usage.cached, heard.tokens), (0, plain(setup.fake, &ask)));
+}
+
+/// The trained model with its drafter on a shelf.
+fn nano(shelf: Arc<dyn Shelf>) -> Result<Loop<Cpu>> {
+    let nano = Checkpoint::nano()?;
+    let mut pair = Pair::new(cpu(), &*nano.target, Some(&*nano.drafter), KvType::Bf16, &[])?;
+    pair.pool = Pool::spilling(pair.pool.options(), shelf.root());
+    pair.into_engine(&EngineOptions { shelf: Some(shelf), ..EngineOptions::default() })
+}
+
+#[test]
+fn the_trained_model_goes_on_where_another_run_stopped() -> Result<()> {
+    let shelf: Arc<dyn Shelf> = Arc::new(FakeShelf::new(0));
+    let chats = chats();
+    let prompt: Vec<Token> =
+        chats[..6].iter().flat_map(|chat| [&chat.prompt, &chat.ids]).flatten().copied().collect();
+    let ask = Ask { logprobs: Some(1), ..Ask::greedy(prompt.clone(), 30) };
+    let run = || -> Result<Heard> {
+        let mut engine = nano(Arc::clone(&shelf))?;
+        let (client, sink) = client(None);
+        let vocab = engine.limits().vocab;
+        engine.submit(SeqId(1), ask.request(vocab), sink, Duration::ZERO)?;
+        while engine.step(&|| Duration::ZERO)? {}
+        engine.save_kept()?;
+        Ok(client.lock().expect("no client panics").clone())
+    };
+    let (first, second) = (run()?, run()?);
+    let usage = |heard: &Heard| heard.done[0].usage.clone();
+    assert_eq!(usage(&first).cached, 0);
+    assert_eq!(usage(&second).cached as usize, (prompt.len() - 1) / 64 * 64);
+    // Bit for bit, and the drafter guesses as it did: its rows came back too.
+    assert_eq!(second.tokens, first.tokens);
+    assert_eq!(usage(&second).accepted, usage(&first).accepted);
+    Ok(())
+}
