@@ -195,7 +195,8 @@ fn join<B: Backend>(
     let spill = match &options.spill {
         Some((folder, most)) => {
             let sources = [Some(source), files.drafter.as_ref().map(|d| d as &dyn WeightSource)];
-            let identity = identity(sources.into_iter().flatten(), backend_name, options.kv)?;
+            let device = format!("{backend_name} {:?} {}", options.kv, options.exact);
+            let identity = identity(sources.into_iter().flatten(), device)?;
             Some(Arc::new(SpillFolder::open(folder, *most, identity)?) as Arc<dyn Shelf>)
         }
         None => None,
@@ -238,15 +239,14 @@ fn template(
     Ok(Arc::new(FileTemplate::new(&source, tokenizer).map_err(|error| wrong(&error))?))
 }
 
-/// A number that differs where pages of the K/V cache would: other weights, another device, another
-/// way to store them. Looks at the beginning of every tensor, not at all of it.
+/// A number that differs where pages of the K/V cache would: other weights, a `device` that computes
+/// or stores otherwise. Looks at the beginning of every tensor, not at all of it.
 fn identity<'a>(
     sources: impl Iterator<Item = &'a dyn WeightSource>,
-    backend: &str,
-    kv: KvType,
+    device: String,
 ) -> Result<u64> {
     const LOOKED_AT: usize = 4096;
-    let mut bytes = format!("{backend} {kv:?}").into_bytes();
+    let mut bytes = device.into_bytes();
     for source in sources {
         bytes.extend(format!("{:?}{:?}", source.spec(), source.tensors()).bytes());
         for tensor in source.tensors() {
