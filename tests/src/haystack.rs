@@ -79,7 +79,7 @@ impl Haystack {
             tensors: Vec::new(),
         };
         made.ends();
-        made.layer(0, |row, col| noise(row, col), |row, col| noise(col, row + 7), |_, _| 0.0);
+        made.layer(0, noise, |row, col| noise(col, row + 7), |_, _| 0.0);
         made.layer(
             1,
             |row, col| one(row < KEYS && col == ASKED + row),

@@ -71,9 +71,12 @@ fn mixed(count: u64) -> Vec<Ask> {
         .collect()
 }
 
-fn bits(picked: &[Picked]) -> Vec<(Token, u32, Vec<(Token, u32)>)> {
+/// A token with the bits of its log-probability.
+type Bits = (Token, u32);
+
+fn bits(picked: &[Picked]) -> Vec<(Bits, Vec<Bits>)> {
     let top = |p: &Picked| p.top.iter().map(|(token, log)| (*token, log.to_bits())).collect();
-    picked.iter().map(|p| (p.token, p.logprob.to_bits(), top(p))).collect()
+    picked.iter().map(|p| ((p.token, p.logprob.to_bits()), top(p))).collect()
 }
 
 #[test]
@@ -106,7 +109,8 @@ fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
         }
         step += 1;
         most = most.max(busy.load().1);
-        for id in (0..64).filter(|&id| mix(5, id) % 4 == 0 && mix(6, id) % 40 + 2 == step) {
+        for id in (0..64).filter(|&id| mix(5, id).is_multiple_of(4) && mix(6, id) % 40 + 2 == step)
+        {
             busy.cancel(SeqId(id));
         }
     }
