@@ -19,7 +19,7 @@ const SPILL_BYTES: u64 = 8 << 30;
 /// The file that holds what flags and variables leave open.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ConfigFile {
-    /// TOML file with tables [model] and [serve]; keys are the flags' long names
+    /// TOML file with tables `model` and `serve`; keys are the flags' long names
     #[arg(long, value_name = "FILE", env = "MUSE_CONFIG")]
     config: Option<PathBuf>,
 }
