@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use muse_core::contract::KvType;
+use muse_core::model::Mix;
 use muse_serve::ServeOptions;
 use muse_serve::wire::{BACKENDS, LoadOptions};
 use serde::Deserialize;
@@ -45,6 +46,10 @@ pub(crate) struct ModelFlags {
     /// How the K/V cache is stored, the drafter's too [default: bf16]
     #[arg(long, value_name = "TYPE", env = "MUSE_KV")]
     kv: Option<Kv>,
+    /// Round matrices to what a Tenstorrent card would hold: bfp8, or the published mix of bfp8 and
+    /// bfp4; for comparing with a card
+    #[arg(long, value_name = "MIX", env = "MUSE_WEIGHTS")]
+    weights: Option<Rounding>,
     /// Positions a sequence may have [default: what the checkpoint allows and memory holds]
     #[arg(long, value_name = "TOKENS", env = "MUSE_CONTEXT")]
     context: Option<u32>,
@@ -113,6 +118,13 @@ enum Kv {
     Q8_0,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Rounding {
+    Bfp8,
+    Bfp4,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct File {
@@ -142,6 +154,7 @@ impl ConfigFile {
             mmproj,
             chat_template: flags.chat_template.or(file.chat_template),
             kv: flags.kv.or(file.kv).map_or(KvType::default(), Kv::kind),
+            weights: flags.weights.or(file.weights).map(Rounding::mix),
             context: flags.context.or(file.context),
             parallel: flags.parallel.or(file.parallel),
             threads: flags.threads.or(file.threads),
@@ -179,6 +192,15 @@ impl Kv {
             Self::Bf16 => KvType::Bf16,
             Self::F16 => KvType::F16,
             Self::Q8_0 => KvType::Q8_0,
+        }
+    }
+}
+
+impl Rounding {
+    fn mix(self) -> Mix {
+        match self {
+            Self::Bfp8 => Mix::Bfp8,
+            Self::Bfp4 => Mix::Bfp4,
         }
     }
 }

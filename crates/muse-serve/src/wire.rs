@@ -17,7 +17,7 @@ use muse_core::contract::{
     Shelf, Span, Target, TensorInfo, Token, Tokenizer, WeightSource,
 };
 use muse_core::engine::{self, EngineOptions};
-use muse_core::model::Model;
+use muse_core::model::{Mix, Model, Rounded};
 use muse_core::sampler::mix;
 use muse_core::{Error, Result};
 use muse_dflash::Dflash;
@@ -48,6 +48,8 @@ pub struct LoadOptions {
     pub mmproj: Option<PathBuf>,
     /// How K and V are stored, the drafter's too.
     pub kv: KvType,
+    /// Rounds the matrices, the drafter's too, to what a Tenstorrent card would hold of them.
+    pub weights: Option<Mix>,
     /// Positions a sequence may have; none means what the checkpoint allows and memory holds.
     pub context: Option<u32>,
     /// Sequences of full length that the cache holds; none means what memory holds, up to
@@ -159,7 +161,9 @@ fn join<B: Backend>(
     options: &LoadOptions,
     progress: &mut dyn FnMut(&str, usize, usize),
 ) -> Result<Loaded> {
-    let (source, backend) = (&files.target as &dyn WeightSource, Arc::new(backend));
+    let target = options.weights.map(|mix| Rounded::new(&files.target, mix));
+    let source = target.as_ref().map_or(&files.target as &dyn WeightSource, |source| source);
+    let backend = Arc::new(backend);
     let text = source.spec().text.as_ref().ok_or_else(|| {
         Error::Invalid(format!(
             "{} holds no text model; name a Muse-Glimmer folder or GGUF file, not its drafter or \
@@ -167,10 +171,12 @@ fn join<B: Backend>(
             files.name
         ))
     })?;
-    let drafter = files.drafter.as_ref().map(|drafter| drafter as &dyn WeightSource);
-    let sizes = Sizes::fit(text, source, drafter, options)?;
+    let read = files.drafter.as_ref().map(|drafter| drafter as &dyn WeightSource);
+    let rounded = read.zip(options.weights).map(|(drafter, mix)| Rounded::new(drafter, mix));
+    let guesser = rounded.as_ref().map(|drafter| drafter as &dyn WeightSource).or(read);
+    let sizes = Sizes::fit(text, source, guesser, options)?;
     // The drafter goes first: that it belongs to another model should show before the long load.
-    let drafter = match drafter {
+    let drafter = match guesser {
         Some(drafter) => {
             let mut progress = |done, total| progress("loading the drafter", done, total);
             let options = sizes.drafter();
@@ -194,8 +200,9 @@ fn join<B: Backend>(
     };
     let spill = match &options.spill {
         Some((folder, most)) => {
-            let sources = [Some(source), files.drafter.as_ref().map(|d| d as &dyn WeightSource)];
-            let device = format!("{backend_name} {:?} {}", options.kv, options.exact);
+            let (kv, mix) = (options.kv, options.weights);
+            let device = format!("{backend_name} {kv:?} {} {mix:?}", options.exact);
+            let sources = [Some(&files.target as &dyn WeightSource), read];
             let identity = identity(sources.into_iter().flatten(), device)?;
             Some(Arc::new(SpillFolder::open(folder, *most, identity)?) as Arc<dyn Shelf>)
         }

@@ -7,6 +7,6 @@ mod golden;
 mod isa;
 pub mod suite;
 
-pub use close::{assert_close, max_abs_diff};
+pub use close::{assert_close, correlation, max_abs_diff};
 pub use golden::{Golden, Tensor, golden_dir, nano_dir};
 pub use isa::assert_expected_isa;

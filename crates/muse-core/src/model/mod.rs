@@ -6,12 +6,14 @@
 mod config;
 mod forward;
 mod load;
+mod rounded;
 mod weights;
 
 use std::sync::Arc;
 
 pub use config::{ModelOptions, PageBytes, check_kv, page_bytes};
 pub use load::Loader;
+pub use rounded::{Mix, Rounded};
 
 use crate::contract::{
     Backend, Head, PageCopy, PageGroup, Pages, Place, Span, Target, TextSpec, Token, WeightSource,

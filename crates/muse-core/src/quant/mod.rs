@@ -31,6 +31,7 @@ pub mod q5_k;
 pub mod q6_k;
 pub mod q8_0;
 pub mod sign;
+pub mod tile;
 
 pub use encode::Encoder;
 

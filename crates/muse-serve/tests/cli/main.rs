@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
-use muse_testkit::{Golden, assert_close, golden_dir, nano_dir};
+use muse_testkit::{Golden, assert_close, correlation, golden_dir, nano_dir};
 use serde_json::{Value, json};
 
 /// The day the reference chats were made.

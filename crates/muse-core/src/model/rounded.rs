@@ -1,0 +1,141 @@
+//! A checkpoint in the numbers that a Tenstorrent card would multiply by, for devices that hold
+//! them otherwise. BF16 holds every BFP value, so that is what the matrices come back in.
+
+use std::borrow::Cow;
+
+use crate::Result;
+use crate::contract::{
+    CheckpointSpec, GenerationDefaults, TensorInfo, Vocabulary, WeightSource, WeightView,
+};
+use crate::quant::Format;
+use crate::quant::tile::{Bfp, FACE, TileFormat};
+
+/// Which block formats the matrices of a model are rounded to; the embedding and the norms never
+/// are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mix {
+    /// All in BFP8_B.
+    Bfp8,
+    /// The feed-forward in BFP4_B, attention, head and projections in BFP8_B: the published mix.
+    Bfp4,
+}
+
+impl Mix {
+    /// The format of a tensor by its canonical name; none for what is left as it is.
+    pub fn format(self, name: &str) -> Option<TileFormat> {
+        let part = name.strip_suffix(".weight")?.rsplit('.').next()?;
+        match (part, self) {
+            ("ffn_gate" | "ffn_up" | "ffn_down", Self::Bfp4) => Some(TileFormat::Bfp4),
+            (
+                "ffn_gate" | "ffn_up" | "ffn_down" | "attn_q" | "attn_k" | "attn_v" | "attn_gate"
+                | "attn_output" | "fc",
+                _,
+            ) => Some(TileFormat::Bfp8),
+            ("output", _) if name == "output.weight" => Some(TileFormat::Bfp8),
+            _ => None,
+        }
+    }
+}
+
+/// A checkpoint whose matrices are rounded as they are read.
+pub struct Rounded<'a> {
+    source: &'a dyn WeightSource,
+    mix: Mix,
+    tensors: Vec<TensorInfo>,
+}
+
+impl<'a> Rounded<'a> {
+    /// Rounds the matrices of `source`.
+    pub fn new(source: &'a dyn WeightSource, mix: Mix) -> Self {
+        let mut tensors = source.tensors().to_vec();
+        for tensor in tensors.iter_mut().filter(|t| rounding(mix, &t.name).is_some()) {
+            tensor.format = Format::Bf16;
+        }
+        Self { source, mix, tensors }
+    }
+}
+
+impl WeightSource for Rounded<'_> {
+    fn spec(&self) -> &CheckpointSpec {
+        self.source.spec()
+    }
+
+    fn generation(&self) -> &GenerationDefaults {
+        self.source.generation()
+    }
+
+    fn vocabulary(&self) -> Result<Option<Vocabulary>> {
+        self.source.vocabulary()
+    }
+
+    fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    fn weight(&self, name: &str) -> Result<WeightView<'_>> {
+        let view = self.source.weight(name)?;
+        let Some(bfp) = rounding(self.mix, name) else { return Ok(view) };
+        let mut values = view.to_f32();
+        round(&mut values, view.cols, bfp);
+        let bytes = values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect();
+        Ok(WeightView { format: Format::Bf16, bytes: Cow::Owned(bytes), ..view })
+    }
+}
+
+fn rounding(mix: Mix, name: &str) -> Option<Bfp> {
+    mix.format(name)?.bfp()
+}
+
+/// Rounds `[N, K]`: groups lie along N, for the card holds the transpose.
+fn round(values: &mut [f32], cols: usize, bfp: Bfp) {
+    for rows in values.chunks_mut(FACE * cols) {
+        for col in 0..cols {
+            let mut group = [0.0; FACE];
+            let column = |rows: &[f32], i: usize| rows.get(i * cols + col).copied();
+            for (i, value) in group.iter_mut().enumerate() {
+                // A tile that is not full is filled up with zeros, which change no exponent.
+                *value = column(rows, i).unwrap_or(0.0);
+            }
+            bfp.round(&mut group);
+            rows.iter_mut().skip(col).step_by(cols).zip(group).for_each(|(to, from)| *to = from);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounding gives what encoding the transpose into tiles and decoding it gives.
+    #[test]
+    fn rounded_is_what_the_tiles_hold() {
+        for (rows, cols) in [(32, 32), (40, 7), (1, 3)] {
+            let matrix: Vec<f32> =
+                (0..rows * cols).map(|i| (i as f32 * 0.37).sin() * (1.0 + i as f32)).collect();
+            for format in [TileFormat::Bfp8, TileFormat::Bfp4] {
+                let tiles = format.tilize_transposed(&matrix, cols);
+                let wanted = format.untilize(&tiles, cols, rows);
+                let mut got = matrix.clone();
+                round(&mut got, cols, format.bfp().expect("a block format"));
+                for (i, value) in got.iter().enumerate() {
+                    let want = wanted[i % cols * rows + i / cols];
+                    assert_eq!(*value, want, "[{rows}, {cols}] at {i}");
+                    assert_eq!(half::bf16::from_f32(want).to_f32(), want, "BF16 holds it");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_mix_is_the_published_one() {
+        let formats = |name| [Mix::Bfp8, Mix::Bfp4].map(|mix| mix.format(name));
+        let (eight, four) = (Some(TileFormat::Bfp8), Some(TileFormat::Bfp4));
+        assert_eq!(formats("blk.3.ffn_up.weight"), [eight, four]);
+        assert_eq!(formats("blk.3.attn_gate.weight"), [eight, eight]);
+        assert_eq!(formats("output.weight"), [eight, eight]);
+        assert_eq!(formats("fc.weight"), [eight, eight]);
+        for kept in ["token_embd.weight", "blk.3.attn_norm.weight", "output_norm.weight"] {
+            assert_eq!(formats(kept), [None, None], "{kept}");
+        }
+    }
+}
