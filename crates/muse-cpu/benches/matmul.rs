@@ -1,6 +1,6 @@
 //! Times matrix products of every format as a model runs them, and says which share of the
 //! machine's ceilings they reach. `--smoke` only shows that it runs; a format's name restricts the
-//! run to it, `--threads N` sets the threads.
+//! run to it, `--threads N` sets the threads, `--rows N` takes one size alone.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -19,11 +19,13 @@ const WEIGHTS: usize = 192 << 20;
 struct Options {
     smoke: bool,
     threads: usize,
+    rows: Vec<usize>,
     formats: Vec<Format>,
 }
 
 fn options() -> Options {
-    let mut options = Options { smoke: false, threads: 2, formats: Vec::new() };
+    let mut options =
+        Options { smoke: false, threads: 2, rows: ROWS.to_vec(), formats: Vec::new() };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -31,6 +33,10 @@ fn options() -> Options {
             "--threads" => {
                 let threads = arguments.next().and_then(|n| n.parse().ok());
                 options.threads = threads.expect("--threads wants a number");
+            }
+            "--rows" => {
+                let rows = arguments.next().and_then(|n| n.parse().ok());
+                options.rows = vec![rows.expect("--rows wants a number")];
             }
             name => options.formats.extend(Format::ALL.iter().filter(|f| f.name() == name)),
         }
@@ -42,7 +48,7 @@ fn options() -> Options {
 }
 
 fn main() {
-    let Options { smoke, threads, formats } = options();
+    let Options { smoke, threads, rows, formats } = options();
     let time = Duration::from_millis(if smoke { 1 } else { 300 });
     let peaks = Peaks::measure(threads, time).expect("memory");
     let giga = |rate: Option<f64>| rate.map_or("none".into(), |rate| format!("{:.0}", rate * 1e-9));
@@ -51,7 +57,7 @@ fn main() {
     println!("f32 {} GFLOP/s", giga(Some(peaks.f32)));
     println!("{:<8} {:>5} {:>10} {:>8} {:>8} shares", "format", "rows", "µs", "GB/s", "GOP/s");
     for format in formats {
-        run(format, threads, time, smoke, &peaks);
+        run(format, threads, &rows, time, smoke, &peaks);
     }
 }
 
@@ -84,7 +90,14 @@ fn ran() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-fn run(format: Format, threads: usize, time: Duration, smoke: bool, peaks: &Peaks) {
+fn run(
+    format: Format,
+    threads: usize,
+    sizes: &[usize],
+    time: Duration,
+    smoke: bool,
+    peaks: &Peaks,
+) {
     let cpu = Cpu::new(CpuOptions { threads: Some(threads) }).expect("threads");
     let (k, n) = if smoke { (512, 64) } else { (K, N) };
     let bytes = format.bytes_for(n * k);
@@ -98,7 +111,7 @@ fn run(format: Format, threads: usize, time: Duration, smoke: bool, peaks: &Peak
             cpu.load(view).expect("memory")
         })
         .collect();
-    for rows in ROWS {
+    for &rows in sizes {
         let (mut x, mut y) =
             (cpu.alloc(rows, k).expect("memory"), cpu.alloc(rows, n).expect("memory"));
         let values: Vec<f32> =

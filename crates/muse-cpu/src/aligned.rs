@@ -7,6 +7,9 @@ use std::ptr::NonNull;
 use muse_core::{Error, Result};
 
 const LINE_BYTES: usize = 64;
+/// From here on memory should lie in huge pages: weights are read in long runs, and neither the
+/// prefetchers nor the address caches of a CPU reach over many small ones.
+const HUGE_BYTES: usize = 4 << 20;
 
 /// Plain numbers for which all zero bits are the value zero.
 pub(crate) trait Plain: Copy + Send + Sync + 'static {}
@@ -37,6 +40,9 @@ impl<T: Plain> Aligned<T> {
         let layout = layout.ok_or_else(refused)?;
         // SAFETY: the layout holds at least `LINE_BYTES` bytes.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+        if layout.size() >= HUGE_BYTES {
+            want_huge_pages(base, layout.size());
+        }
         let skip = base.align_offset(LINE_BYTES);
         assert!(skip < LINE_BYTES, "an address can always be rounded up to a cache line");
         // SAFETY: `skip < LINE_BYTES` stays inside the allocation.
@@ -44,6 +50,19 @@ impl<T: Plain> Aligned<T> {
         Ok(Self { base, layout, start, len })
     }
 }
+
+/// Asks for huge pages; a system that has none goes on without.
+#[cfg(target_os = "linux")]
+fn want_huge_pages(base: NonNull<u8>, bytes: usize) {
+    const PAGE_BYTES: usize = 4096;
+    let skip = base.align_offset(PAGE_BYTES);
+    let start = base.as_ptr().wrapping_add(skip);
+    // SAFETY: the pages lie inside memory that was just allocated; the advice changes no value.
+    unsafe { libc::madvise(start.cast(), bytes - skip, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn want_huge_pages(_: NonNull<u8>, _: usize) {}
 
 impl<T: Plain> Aligned<T> {
     /// Makes room for `len` values at least; what was there is lost if there was too little.

@@ -1,6 +1,7 @@
 //! Matrix products, cut into bands of columns and blocks of rows.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use muse_core::Result;
@@ -10,7 +11,7 @@ use crate::buf::{Buf, Store, Weight};
 use crate::kernels::Kernels;
 use crate::layout::Layout;
 use crate::pool::Pool;
-use crate::quant::{self, Activations, Kind, MOST_ROWS, PANEL, expanded_bytes};
+use crate::quant::{self, Activations, Kind, MOST_ROWS, PANEL, expanded_bytes, tile_rows};
 use crate::split::{Matrix, chunks};
 
 /// Columns of a task of plain weights: enough work to be worth taking, few enough to share evenly.
@@ -120,14 +121,15 @@ impl Space {
             }
             let width = form.words(k);
             words.reserve(rows * width)?;
-            let (x, words) = (x.rows(0..rows), &mut words[..rows * width]);
-            let row = |r: usize, words: &mut [i32]| {
-                form.write(kernels, &x[r * k..(r + 1) * k], words);
-            };
-            if x.len() < SHARED_VALUES {
-                words.chunks_exact_mut(width).enumerate().for_each(|(r, words)| row(r, words));
-            } else {
-                chunks(pool, words, width, row);
+            let x = x.rows(0..rows);
+            let whole = if x.len() < SHARED_VALUES { 0 } else { rows / MOST_ROWS * MOST_ROWS };
+            let (shared, rest) = words[..rows * width].split_at_mut(whole * width);
+            chunks(pool, shared, MOST_ROWS * width, |i, words| {
+                form.write(kernels, &x[i * MOST_ROWS * k..][..MOST_ROWS * k], k, words);
+            });
+            for (first, n) in tiles(whole..rows) {
+                let words = &mut rest[(first - whole) * width..][..n * width];
+                form.write(kernels, &x[first * k..][..n * k], k, words);
             }
         }
         for band in &mut self.bands {
@@ -276,7 +278,7 @@ impl Call<'_> {
     ) {
         let (col, width) = (panel * PANEL, kind.panel_bytes(k));
         let (cols, packed) = (PANEL.min(n - col), &packed[panel * width..][..width]);
-        let x = self.space.words(kind.activations);
+        let (x, words) = (self.space.words(kind.activations), kind.activations.words(k));
         let mut band = None;
         let (rows, panel) = match kernels.expand {
             Some((expand, expanded)) if self.rows >= EXPANDED => {
@@ -288,16 +290,29 @@ impl Call<'_> {
             _ => (kernels.packed, packed),
         };
         let mut out = [[0.0; PANEL]; MOST_ROWS];
-        for row in (0..self.rows).step_by(MOST_ROWS) {
-            let out = &mut out[..MOST_ROWS.min(self.rows - row)];
-            rows(panel, k, x, row, out);
+        for (first, n) in tiles(0..self.rows) {
+            let out = &mut out[..n];
+            rows(panel, k, &x[first * words..][..n * words], out);
             for (r, values) in out.iter().enumerate() {
                 // SAFETY: no other task has these columns.
-                let y = unsafe { y.part(row + r, col, cols) };
-                y.copy_from_slice(&values[..cols]);
+                let y = unsafe { y.part(first + r, col, cols) };
+                match <&mut [f32; PANEL]>::try_from(&mut *y) {
+                    Ok(y) => *y = *values,
+                    Err(_) => y.copy_from_slice(&values[..cols]),
+                }
             }
         }
     }
+}
+
+/// First row and length of the tiles that rows lie in.
+fn tiles(rows: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+    let mut first = rows.start;
+    std::iter::from_fn(move || {
+        let n = tile_rows(rows.end - first);
+        first += n;
+        (n > 0).then_some((first - n, n))
+    })
 }
 
 impl fmt::Debug for Linear {

@@ -3,19 +3,20 @@
 use super::plain::per_isa;
 
 /// Rounds values to their upper halves, to nearest and ties to even, two a word, the first in the
-/// low bits; an odd last one stands beside a zero. What is not a number stays so.
-pub type Halves = fn(x: &[f32], words: &mut [i32]);
+/// low bits; an odd last one stands beside a zero; a word is `stride` words behind the one before.
+/// What is not a number stays so.
+pub type Halves = fn(x: &[f32], words: &mut [i32], stride: usize);
 
-per_isa!(Halves = fn(x: &[f32], words: &mut [i32]), halves);
+per_isa!(Halves = fn(x: &[f32], words: &mut [i32], stride: usize), halves);
 
 #[inline(always)]
-fn halves(x: &[f32], words: &mut [i32]) {
+fn halves(x: &[f32], words: &mut [i32], stride: usize) {
     let (pairs, rest) = x.as_chunks::<2>();
-    for (word, &[a, b]) in words.iter_mut().zip(pairs) {
+    for (word, &[a, b]) in words.iter_mut().step_by(stride).zip(pairs) {
         *word = (half(a) | half(b) << 16) as i32;
     }
     if let [last] = rest {
-        words[pairs.len()] = half(*last) as i32;
+        words[pairs.len() * stride] = half(*last) as i32;
     }
 }
 
@@ -42,7 +43,7 @@ mod tests {
             let want: Vec<u16> = x.iter().map(|&x| half::bf16::from_f32(x).to_bits()).collect();
             for (name, kernel) in variants() {
                 let mut words = vec![0; n.div_ceil(2)];
-                kernel(x, &mut words);
+                kernel(x, &mut words, 1);
                 let got = words.iter().flat_map(|word| [*word as u16, (*word >> 16) as u16]);
                 assert_eq!(got.take(n).collect::<Vec<_>>(), want, "{name}, {n} values");
             }

@@ -1,5 +1,6 @@
 //! What activations become before they meet packed weights, and where things are in rows of that.
 
+use super::MOST_ROWS;
 use crate::kernels::Kernels;
 
 /// A form of activations; a row of them is a run of words.
@@ -27,33 +28,68 @@ impl Activations {
         }
     }
 
-    /// Writes a row of values.
-    pub(crate) fn write(self, kernels: &Kernels, x: &[f32], words: &mut [i32]) {
-        match self {
-            Self::Int8 { block } => (kernels.quantize)(x, block, words),
-            Self::Bf16 => (kernels.halves)(x, words),
+    /// Writes a tile of rows of `k` values.
+    pub(crate) fn write(self, kernels: &Kernels, x: &[f32], k: usize, words: &mut [i32]) {
+        let rows = x.len() / k;
+        for (r, x) in x.chunks_exact(k).enumerate() {
+            match self {
+                Self::Int8 { block } => (kernels.quantize)(x, block, &mut words[r..], rows),
+                Self::Bf16 => (kernels.halves)(x, &mut words[r..], rows),
+            }
         }
+    }
+}
+
+/// Rows of the next tile where `left` are left: rows lie in tiles of 8, then of 4, 2 and 1. Word
+/// `i` of row `r` of a tile of `n` is its word `n i + r`, so that a kernel reads one stream.
+pub(crate) const fn tile_rows(left: usize) -> usize {
+    match left {
+        MOST_ROWS.. => MOST_ROWS,
+        4.. => 4,
+        2.. => 2,
+        _ => left,
     }
 }
 
 /// A row of bytes that is read.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
-    /// Four numbers a word, the first in the lowest bits.
-    pub(super) numbers: &'a [i32],
-    /// Bits of the scales.
-    pub(super) scales: &'a [i32],
-    /// Minus the sums of groups.
-    pub(super) sums: &'a [i32],
+    words: &'a [i32],
+    /// Rows of its tile.
+    stride: usize,
+    /// Where scales and sums begin in the row.
+    scales: usize,
+    sums: usize,
 }
 
 impl<'a> Row<'a> {
-    /// Row `index` of rows of `k` values side by side, with the sums of groups of 16 or 32.
-    pub(super) fn of(words: &'a [i32], k: usize, block: usize, index: usize, group: usize) -> Self {
-        let width = Activations::Int8 { block }.words(k);
-        let (numbers, rest) = words[index * width..][..width].split_at(k / 4);
-        let (scales, rest) = rest.split_at(k / block);
-        let (sums_16, sums_32) = rest.split_at(k / 16);
-        Self { numbers, scales, sums: if group == 16 { sums_16 } else { sums_32 } }
+    /// Row `row` of a tile of `rows`, each of `k` values, with the sums of groups of 16 or 32.
+    pub(super) fn of(
+        tile: &'a [i32],
+        (row, rows): (usize, usize),
+        k: usize,
+        block: usize,
+        group: usize,
+    ) -> Self {
+        let scales = k / 4;
+        let sums = scales + k / block + if group == 16 { 0 } else { k / 16 };
+        Self { words: &tile[row..], stride: rows, scales, sums }
+    }
+
+    /// Four numbers, the first in the lowest bits.
+    #[inline(always)]
+    pub(super) fn numbers(&self, quad: usize) -> i32 {
+        self.words[quad * self.stride]
+    }
+
+    #[inline(always)]
+    pub(super) fn scale(&self, block: usize) -> f32 {
+        f32::from_bits(self.words[(self.scales + block) * self.stride] as u32)
+    }
+
+    /// Minus the sum of a group.
+    #[inline(always)]
+    pub(super) fn sum(&self, group: usize) -> i32 {
+        self.words[(self.sums + group) * self.stride]
     }
 }

@@ -34,6 +34,7 @@ mod x86 {
         const OFFSET: i32 = P::OFFSET;
         const MINIMUMS: bool = P::MINIMUMS;
         const BYTES: usize = P::BLOCK / STEP * STEP_BYTES;
+        const FROM_MEMORY: bool = false;
 
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]

@@ -30,7 +30,7 @@ use muse_core::Result;
 use muse_core::contract::WeightView;
 use muse_core::quant::Format;
 
-pub(crate) use activations::Activations;
+pub(crate) use activations::{Activations, tile_rows};
 pub(crate) use expanded::bytes as expanded_bytes;
 pub(crate) use rows::{MOST_ROWS, Rows};
 

@@ -6,7 +6,7 @@ use muse_testkit::golden_dir;
 
 use super::activations::Row;
 use super::*;
-use crate::kernels::quantize;
+use crate::kernels::Kernels;
 
 /// Blocks of a format whose values are numbers of a moderate size, from the golden files.
 fn blocks(format: Format) -> Vec<Vec<u8>> {
@@ -45,13 +45,11 @@ fn int8_kinds() -> impl Iterator<Item = (&'static Kind, usize)> {
     })
 }
 
-/// Quantized rows of `x`.
+/// A tile of the rows of `x`.
 fn quantized(block: usize, x: &[f32], k: usize) -> Vec<i32> {
-    let (width, quantize) = (Activations::Int8 { block }.words(k), quantize::select(Isa::scalar()));
-    let mut words = vec![0; x.len() / k * width];
-    for (x, words) in x.chunks_exact(k).zip(words.chunks_exact_mut(width)) {
-        quantize(x, block, words);
-    }
+    let form = Activations::Int8 { block };
+    let mut words = vec![0; x.len() / k * form.words(k)];
+    form.write(&Kernels::new(Isa::scalar()), x, k, &mut words);
     words
 }
 
@@ -88,11 +86,11 @@ fn the_definition_is_the_product() {
         let (_, kernels) = Kind::of(kind.format, Isa::scalar()).expect("a definition");
         for (p, panel) in packed.chunks_exact(kind.panel_bytes(k)).enumerate() {
             let mut out = [[f32::NAN; PANEL]; 2];
-            (kernels.packed)(panel, k, &words, 0, &mut out);
+            (kernels.packed)(panel, k, &words, &mut out);
             for (r, out) in out.iter().enumerate() {
-                let row = Row::of(&words, k, block, r, 16);
-                let numbers: Vec<i8> =
-                    row.numbers.iter().flat_map(|w| w.to_le_bytes().map(|b| b as i8)).collect();
+                let row = Row::of(&words, (r, 2), k, block, 16);
+                let bytes = |quad| row.numbers(quad).to_le_bytes().map(|byte| byte as i8);
+                let numbers: Vec<i8> = (0..k / 4).flat_map(bytes).collect();
                 for (lane, got) in out.iter().enumerate() {
                     let col = p * PANEL + lane;
                     if col >= rows {
@@ -100,7 +98,7 @@ fn the_definition_is_the_product() {
                         continue;
                     }
                     let terms = (0..k).map(|i| {
-                        let scale = f32::from_bits(row.scales[i / block] as u32);
+                        let scale = row.scale(i / block);
                         f64::from(w[col * k + i]) * f64::from(scale) * f64::from(numbers[i])
                     });
                     let (want, size) =
@@ -117,36 +115,31 @@ fn the_definition_is_the_product() {
 /// Every instruction set, unpacked or not, alone or among others: the bits of the definition.
 #[test]
 fn all_variants_and_batches_have_the_same_bits() {
-    const BATCH: usize = 33;
+    const BATCH: usize = 16;
     for (kind, block) in int8_kinds() {
         for blocks in [1, 2, 5] {
             let k = blocks * block;
             let (bytes, _, x) = case(kind.format, PANEL, k, BATCH);
             let packed = packed(kind, bytes, PANEL, k);
-            let words = quantized(block, &x, k);
-            let mut want = vec![[0.0; PANEL]; BATCH];
+            let run = |rows: Rows, panel: &[u8], together: usize| {
+                let mut out = vec![[f32::NAN; PANEL]; BATCH];
+                for (x, out) in x.chunks_exact(together * k).zip(out.chunks_exact_mut(together)) {
+                    rows(panel, k, &quantized(block, x, k), out);
+                }
+                out
+            };
             let (_, definition) = Kind::of(kind.format, Isa::scalar()).expect("a definition");
-            (definition.packed)(&packed, k, &words, 0, &mut want);
+            let want = run(definition.packed, &packed, 1);
             for isa in Isa::available() {
                 let Some((_, kernels)) = Kind::of(kind.format, *isa) else { continue };
-                let check = |what: &str, rows: Rows, panel: &[u8]| {
-                    for together in [1, 2, 3, 4, 5, 6, 7, 8] {
-                        for first in (0..BATCH - together).step_by(together) {
-                            let mut out = vec![[f32::NAN; PANEL]; together];
-                            rows(panel, k, &words, first, &mut out);
-                            assert!(
-                                out == want[first..first + together],
-                                "{} {isa} {what}, {together} rows from {first}, k {k}",
-                                kind.format
-                            );
-                        }
+                for together in [1, 2, 4, 8] {
+                    let what = format!("{} {isa}, {together} rows, k {k}", kind.format);
+                    assert!(run(kernels.packed, &packed, together) == want, "{what}");
+                    if let Some((expand, rows)) = kernels.expand {
+                        let mut panel = vec![0; expanded::bytes(k)];
+                        expand(&packed, &mut panel);
+                        assert!(run(rows, &panel, together) == want, "{what}, unpacked");
                     }
-                };
-                check("packed", kernels.packed, &packed);
-                if let Some((expand, rows)) = kernels.expand {
-                    let mut panel = vec![0; expanded::bytes(k)];
-                    expand(&packed, &mut panel);
-                    check("unpacked", rows, &panel);
                 }
             }
         }

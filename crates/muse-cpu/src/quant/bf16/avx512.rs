@@ -7,23 +7,20 @@ use crate::quant::PANEL;
 use crate::quant::rows::avx512::{ahead, vector};
 
 /// Runs only where `kernels` was given proof of the instruction set.
-pub(super) fn rows(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]) {
+pub(super) fn rows(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
     // SAFETY: `kernels` hands this function out for a detected instruction set only.
-    unsafe { compiled(panel, k, x, first, out) }
+    unsafe { compiled(panel, k, x, out) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
-fn compiled(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]) {
+fn compiled(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
     let width = k.div_ceil(2);
-    let mut done = 0;
-    while done < out.len() {
-        let (x, out) = (&x[(first + done) * width..], &mut out[done..]);
-        done += match out.len() {
-            8.. => tile::<8>(panel, width, x, out),
-            4.. => tile::<4>(panel, width, x, out),
-            2.. => tile::<2>(panel, width, x, out),
-            _ => tile::<1>(panel, width, x, out),
-        };
+    match out.len() {
+        8 => tile::<8>(panel, width, x, out),
+        4 => tile::<4>(panel, width, x, out),
+        2 => tile::<2>(panel, width, x, out),
+        1 => tile::<1>(panel, width, x, out),
+        rows => unreachable!("a tile of {rows} rows"),
     }
 }
 
@@ -31,18 +28,17 @@ fn compiled(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PA
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
 // Iterators over rows are not unrolled, and sums would lie in memory.
 #[allow(clippy::needless_range_loop)]
-fn tile<const R: usize>(panel: &[u8], width: usize, x: &[i32], out: &mut [[f32; PANEL]]) -> usize {
-    let (panel, x) = (&panel[..width * PAIR], &x[..R * width]);
+fn tile<const R: usize>(panel: &[u8], width: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
+    let panel = &panel[..width * PAIR];
+    assert_eq!(x.len(), R * width, "a tile of {R} rows");
     let start = x.as_ptr();
     // SAFETY: callers stay below `R` rows of `width` words.
-    let word = |r: usize, at: usize| unsafe { start.wrapping_add(r * width + at).read() };
+    let word = |r: usize, at: usize| unsafe { start.wrapping_add(at * R + r).read() };
     let (mut even, mut odd) = ([_mm512_setzero_ps(); R], [_mm512_setzero_ps(); R]);
     let blocks = panel.chunks_exact(2 * PAIR);
     let rest = blocks.remainder();
     for (i, block) in blocks.enumerate() {
-        if R <= 2 {
-            ahead(block);
-        }
+        ahead::<R>(block);
         let w = pairs(vector(block, 0));
         for r in 0..R {
             even[r] = _mm512_dpbf16_ps(even[r], w, pairs(_mm512_set1_epi32(word(r, 2 * i))));
@@ -63,7 +59,6 @@ fn tile<const R: usize>(panel: &[u8], width: usize, x: &[i32], out: &mut [[f32; 
         // SAFETY: there is room for 16 values.
         unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sum) };
     }
-    R
 }
 
 #[inline]

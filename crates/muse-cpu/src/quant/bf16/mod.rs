@@ -48,6 +48,7 @@ fn kernels(isa: Isa) -> Option<Kernels> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Rows;
     use super::*;
 
     /// The instruction rounds in its own way, takes subnormal numbers for zero, and is otherwise
@@ -58,33 +59,33 @@ mod tests {
             return; // `MUSE_EXPECT_ISA` fails the run where this should have been here.
         };
         for k in [1_usize, 2, 3, 31, 64, 65, 1000] {
-            let rows = 17;
+            let rows = 16;
             let width = k.div_ceil(2);
             let half = |i: usize| ((i * 7919 % 997) as f32 / 498.0 - 1.0).to_bits() >> 16;
             let pair = |row: usize, i: usize| {
                 let second = if 2 * i + 1 < k { half(row + 2 * i + 1) } else { 0 };
                 half(row + 2 * i) | second << 16
             };
-            let x: Vec<i32> =
-                (0..rows).flat_map(|r| (0..width).map(move |i| pair(r * k, i) as i32)).collect();
             let panel: Vec<u8> = (0..width)
                 .flat_map(|i| (0..PANEL).flat_map(move |lane| pair(5 + lane * 31, i).to_le_bytes()))
                 .collect();
-            let mut want = vec![[0.0; PANEL]; rows];
-            scalar::rows(&panel, k, &x, 0, &mut want);
-            let mut alone = vec![[0.0; PANEL]; rows];
-            for (r, out) in alone.chunks_exact_mut(1).enumerate() {
-                (kernels.packed)(&panel, k, &x, r, out);
-            }
+            let run = |kernel: Rows, together: usize| {
+                let mut out = vec![[0.0; PANEL]; rows];
+                for (tile, out) in out.chunks_exact_mut(together).enumerate() {
+                    let words = 0..width * together;
+                    let word = |at| pair((tile * together + at % together) * k, at / together);
+                    let x: Vec<i32> = words.map(|at| word(at) as i32).collect();
+                    kernel(&panel, k, &x, out);
+                }
+                out
+            };
+            let (want, alone) = (run(scalar::rows, 1), run(kernels.packed, 1));
             for (got, want) in alone.iter().flatten().zip(want.iter().flatten()) {
                 assert!((got - want).abs() <= 1e-6 * k as f32, "k {k}: {got} {want}");
             }
-            for together in 1..=8 {
-                for first in 0..=rows - together {
-                    let mut out = vec![[0.0; PANEL]; together];
-                    (kernels.packed)(&panel, k, &x, first, &mut out);
-                    assert!(out == alone[first..first + together], "{together} from {first}");
-                }
+            assert!(run(scalar::rows, 8) == want, "the definition, in tiles of 8");
+            for together in [2, 4, 8] {
+                assert!(run(kernels.packed, together) == alone, "{together} rows, k {k}");
             }
         }
     }

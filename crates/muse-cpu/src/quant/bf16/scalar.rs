@@ -5,11 +5,12 @@ use super::PAIR;
 use crate::quant::PANEL;
 
 /// See [`crate::quant::Rows`].
-pub(super) fn rows(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]) {
-    let width = k.div_ceil(2);
-    for (x, out) in x[first * width..].chunks_exact(width).zip(out) {
+pub(super) fn rows(panel: &[u8], _: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
+    let rows = out.len();
+    for (r, out) in out.iter_mut().enumerate() {
         let mut sums = [[0.0_f32; PANEL]; 2];
-        for (i, (x, vector)) in x.iter().zip(panel.chunks_exact(PAIR)).enumerate() {
+        let words = x[r..].iter().step_by(rows);
+        for (i, (x, vector)) in words.zip(panel.chunks_exact(PAIR)).enumerate() {
             for (sum, w) in sums[i % 2].iter_mut().zip(vector.as_chunks::<4>().0) {
                 let (x, w) = (*x as u32, u32::from_le_bytes(*w));
                 let high = |word: u32| f32::from_bits(word & 0xffff_0000);

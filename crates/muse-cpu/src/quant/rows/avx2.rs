@@ -7,40 +7,29 @@ use crate::quant::activations::Row;
 use crate::quant::{PANEL, Packing, STEP, Step};
 
 /// Runs only where [`super::kernels`] was given proof of the instruction set.
-pub(super) fn rows<P: Packing>(
-    panel: &[u8],
-    k: usize,
-    x: &[i32],
-    first: usize,
-    out: &mut [[f32; PANEL]],
-) {
+pub(super) fn rows<P: Packing>(panel: &[u8], k: usize, tile: &[i32], out: &mut [[f32; PANEL]]) {
     // SAFETY: `kernels` hands this function out for a detected instruction set only.
-    unsafe { compiled::<P>(panel, k, x, first, out) }
+    unsafe { compiled::<P>(panel, k, tile, out) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn compiled<P: Packing>(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]) {
+fn compiled<P: Packing>(panel: &[u8], k: usize, tile: &[i32], out: &mut [[f32; PANEL]]) {
+    let rows = out.len();
+    let row = |r: usize| Row::of(tile, (r, rows), k, P::BLOCK, P::GROUP);
     let mut done = 0;
-    while done + 4 <= out.len() {
-        tile::<P, 4>(panel, k, x, first + done, &mut out[done..]);
+    while done + 4 <= rows {
+        few::<P, 4>(panel, std::array::from_fn(|r| row(done + r)), &mut out[done..]);
         done += 4;
     }
-    while done < out.len() {
-        tile::<P, 1>(panel, k, x, first + done, &mut out[done..]);
+    while done < rows {
+        few::<P, 1>(panel, [row(done)], &mut out[done..]);
         done += 1;
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn tile<P: Packing, const R: usize>(
-    panel: &[u8],
-    k: usize,
-    x: &[i32],
-    first: usize,
-    out: &mut [[f32; PANEL]],
-) {
-    let rows: [Row<'_>; R] = std::array::from_fn(|r| Row::of(x, k, P::BLOCK, first + r, P::GROUP));
+fn few<P: Packing, const R: usize>(panel: &[u8], rows: [Row<'_>; R], out: &mut [[f32; PANEL]]) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for (b, block) in panel.chunks_exact(P::BYTES).enumerate() {
         let mut parts = [[_mm256_setzero_ps(); 2]; R];
@@ -54,7 +43,7 @@ fn tile<P: Packing, const R: usize>(
             }
         }
         for ((row, parts), sums) in rows.iter().zip(parts).zip(&mut sums) {
-            let scale = _mm256_set1_ps(f32::from_bits(row.scales[b] as u32));
+            let scale = _mm256_set1_ps(row.scale(b));
             for (sum, part) in sums.iter_mut().zip(parts) {
                 *sum = _mm256_fmadd_ps(part, scale, *sum);
             }
@@ -78,16 +67,16 @@ fn add_step<P: Packing>(
     half: usize,
     mut part: __m256,
 ) -> __m256 {
-    let numbers: &[i32; 8] = row.numbers[8 * at..][..8].try_into().expect("32 numbers");
     let ones = _mm256_set1_epi16(1);
     for group in 0..STEP / P::GROUP {
-        let minus = row.sums[at * STEP / P::GROUP + group];
+        let minus = row.sum(at * STEP / P::GROUP + group);
         // The sign carries the offset of 128.
         let start = if P::OFFSET == 128 { 0 } else { P::OFFSET * minus };
         let mut sum = _mm256_set1_epi32(start);
         let quads = group * P::GROUP / 4..(group + 1) * P::GROUP / 4;
-        for (w, x) in unpacked.numbers[quads.clone()].iter().zip(&numbers[quads]) {
-            let (w, x) = (load(&w.as_chunks().0[half]), _mm256_set1_epi32(*x));
+        for q in quads {
+            let w = load(&unpacked.numbers[q].as_chunks().0[half]);
+            let x = _mm256_set1_epi32(row.numbers(8 * at + q));
             let pairs = if P::OFFSET == 128 {
                 let w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
                 _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))

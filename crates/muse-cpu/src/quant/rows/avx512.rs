@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use crate::quant::{Activations, PANEL, Packing, STEP};
 
-/// How far ahead a lone row asks for its weights, in bytes.
-const AHEAD: usize = 2048;
+/// How far ahead weights are asked for, in bytes: what memory delivers while it answers.
+const AHEAD: usize = 4096;
 
 /// 32 values of 16 rows, as in [`super::super::Step`].
 #[derive(Clone, Copy)]
@@ -23,6 +23,8 @@ pub(in crate::quant) trait Source {
     const OFFSET: i32;
     const MINIMUMS: bool;
     const BYTES: usize;
+    /// Whether the panel is read once and from memory.
+    const FROM_MEMORY: bool;
 
     /// # Safety
     /// The CPU has what this module is compiled for.
@@ -38,6 +40,7 @@ impl<P: Packing> Source for Packed<P> {
     const OFFSET: i32 = P::OFFSET;
     const MINIMUMS: bool = P::MINIMUMS;
     const BYTES: usize = P::BYTES;
+    const FROM_MEMORY: bool = true;
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
@@ -48,48 +51,34 @@ impl<P: Packing> Source for Packed<P> {
 }
 
 /// Runs only where [`super::kernels`] was given proof of the instruction set.
-pub(super) fn rows<S: Source>(
-    panel: &[u8],
-    k: usize,
-    x: &[i32],
-    first: usize,
-    out: &mut [[f32; PANEL]],
-) {
+pub(super) fn rows<S: Source>(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
     // SAFETY: `kernels` hands this function out for a detected instruction set only.
-    unsafe { compiled::<S>(panel, k, x, first, out) }
+    unsafe { compiled::<S>(panel, k, x, out) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn compiled<S: Source>(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]) {
-    let mut done = 0;
-    while done < out.len() {
-        let (first, out) = (first + done, &mut out[done..]);
-        done += match out.len() {
-            8.. => tile::<S, 8>(panel, k, x, first, out),
-            4.. => tile::<S, 4>(panel, k, x, first, out),
-            2.. => tile::<S, 2>(panel, k, x, first, out),
-            _ => tile::<S, 1>(panel, k, x, first, out),
-        };
+fn compiled<S: Source>(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
+    match out.len() {
+        8 => tile::<S, 8>(panel, k, x, out),
+        4 => tile::<S, 4>(panel, k, x, out),
+        2 => tile::<S, 2>(panel, k, x, out),
+        1 => tile::<S, 1>(panel, k, x, out),
+        rows => unreachable!("a tile of {rows} rows"),
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn tile<S: Source, const R: usize>(
-    panel: &[u8],
-    k: usize,
-    x: &[i32],
-    first: usize,
-    out: &mut [[f32; PANEL]],
-) -> usize {
-    let rows = Rows::<R>::new::<S>(x, k, first);
+fn tile<S: Source, const R: usize>(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
+    let rows = Rows::<R>::new::<S>(x, k);
     let mut sums = [_mm512_setzero_ps(); R];
     for (b, block) in panel[..k / S::BLOCK * S::BYTES].chunks_exact(S::BYTES).enumerate() {
-        if R <= 2 {
-            ahead(block);
-        }
         let mut parts = [_mm512_setzero_ps(); R];
-        for step in 0..S::BLOCK / STEP {
+        let lines = block.chunks(S::BYTES / (S::BLOCK / STEP));
+        for (step, lines) in lines.enumerate() {
+            if S::FROM_MEMORY {
+                ahead::<R>(lines);
+            }
             // SAFETY: this function is compiled for what the source asks for.
             let unpacked = unsafe { S::step(block, step) };
             add_step::<S, R>(&unpacked, &rows, b * S::BLOCK / STEP + step, &mut parts);
@@ -105,7 +94,6 @@ fn tile<S: Source, const R: usize>(
         // SAFETY: there is room for 16 values.
         unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sum) };
     }
-    R
 }
 
 /// The products of 32 values of K.
@@ -150,10 +138,9 @@ fn add_step<S: Source, const R: usize>(
     }
 }
 
-/// `R` rows of activations, one pointer for all of them: registers are scarce.
+/// A tile of `R` rows of activations.
 struct Rows<'a, const R: usize> {
     start: *const i32,
-    width: usize,
     /// Where scales and sums begin in a row.
     scales: usize,
     sums: usize,
@@ -161,13 +148,13 @@ struct Rows<'a, const R: usize> {
 }
 
 impl<'a, const R: usize> Rows<'a, R> {
-    fn new<S: Source>(x: &'a [i32], k: usize, first: usize) -> Self {
+    fn new<S: Source>(x: &'a [i32], k: usize) -> Self {
         assert!(k.is_multiple_of(S::BLOCK), "whole blocks");
         let width = Activations::Int8 { block: S::BLOCK }.words(k);
+        assert_eq!(x.len(), R * width, "a tile of {R} rows");
         let scales = k / 4;
         let sums = scales + k / S::BLOCK + if S::GROUP == 16 { 0 } else { k / 16 };
-        let x = &x[first * width..][..R * width];
-        Self { start: x.as_ptr(), width, scales, sums, words: PhantomData }
+        Self { start: x.as_ptr(), scales, sums, words: PhantomData }
     }
 
     /// Word `at` of row `r`.
@@ -176,18 +163,19 @@ impl<'a, const R: usize> Rows<'a, R> {
     /// `r < R`, and `at` is inside the row.
     #[inline(always)]
     unsafe fn word(&self, r: usize, at: usize) -> i32 {
-        // SAFETY: `new` checked that `R` rows of `width` words are there.
-        unsafe { self.start.wrapping_add(r * self.width + at).read() }
+        // SAFETY: `new` checked that `R` rows are there.
+        unsafe { self.start.wrapping_add(at * R + r).read() }
     }
 }
 
-/// Asks for the lines of a block further on, past the caches: a lone row reads them once.
+/// Asks for lines further on. A lone row reads them once, so they need not go through the caches;
+/// other tiles may come back to them.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(in crate::quant) fn ahead(block: &[u8]) {
-    for line in (0..block.len()).step_by(64) {
-        let at = block.as_ptr().wrapping_add(AHEAD + line);
-        _mm_prefetch::<_MM_HINT_NTA>(at.cast());
+pub(in crate::quant) fn ahead<const R: usize>(lines: &[u8]) {
+    for line in (0..lines.len()).step_by(64) {
+        let at = lines.as_ptr().wrapping_add(AHEAD + line).cast();
+        if R == 1 { _mm_prefetch::<_MM_HINT_NTA>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) }
     }
 }
 

@@ -9,13 +9,12 @@ mod scalar;
 use super::{Kernels, PANEL, Packing, expanded};
 use crate::kernels::{Isa, Level};
 
-/// Rows of a call that share what is unpacked: more make several passes.
+/// Rows of the largest tile: they share what is unpacked.
 pub(crate) const MOST_ROWS: usize = 8;
 
-/// `out[r] = x[first + r] · w` for the 16 rows `w` of a panel, `k` values each; `x` are rows of the
+/// `out[r] = x[r] · w` for the 16 rows `w` of a panel, `k` values each; `x` is a tile of rows of the
 /// [`super::Activations`] that the weights meet.
-pub(crate) type Rows =
-    fn(panel: &[u8], k: usize, x: &[i32], first: usize, out: &mut [[f32; PANEL]]);
+pub(crate) type Rows = fn(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]);
 
 /// The kernels of a packing.
 pub(super) fn kernels<P: Packing>(isa: Isa) -> Option<Kernels> {

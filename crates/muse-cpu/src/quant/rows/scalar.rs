@@ -4,15 +4,10 @@ use crate::quant::activations::Row;
 use crate::quant::{PANEL, Packing, STEP};
 
 /// See [`super::Rows`].
-pub(super) fn rows<P: Packing>(
-    panel: &[u8],
-    k: usize,
-    x: &[i32],
-    first: usize,
-    out: &mut [[f32; PANEL]],
-) {
+pub(super) fn rows<P: Packing>(panel: &[u8], k: usize, tile: &[i32], out: &mut [[f32; PANEL]]) {
+    let rows = out.len();
     for (r, out) in out.iter_mut().enumerate() {
-        let row = Row::of(x, k, P::BLOCK, first + r, P::GROUP);
+        let row = Row::of(tile, (r, rows), k, P::BLOCK, P::GROUP);
         *out = [0.0; PANEL];
         for (b, block) in panel.chunks_exact(P::BYTES).enumerate() {
             let mut part = [0.0; PANEL];
@@ -20,12 +15,12 @@ pub(super) fn rows<P: Packing>(
                 let unpacked = P::unpack(block, step);
                 let at = b * P::BLOCK / STEP + step;
                 for group in 0..STEP / P::GROUP {
-                    let minus = row.sums[at * STEP / P::GROUP + group];
+                    let minus = row.sum(at * STEP / P::GROUP + group);
                     let quads = group * P::GROUP / 4..(group + 1) * P::GROUP / 4;
                     for (lane, part) in part.iter_mut().enumerate() {
                         let mut sum = P::OFFSET * minus;
                         for q in quads.clone() {
-                            let four = row.numbers[at * 8 + q].to_le_bytes();
+                            let four = row.numbers(at * 8 + q).to_le_bytes();
                             for (j, x) in four.into_iter().enumerate() {
                                 let number = unpacked.numbers[q][4 * lane + j];
                                 sum += i32::from(number) * i32::from(x as i8);
@@ -38,7 +33,7 @@ pub(super) fn rows<P: Packing>(
                     }
                 }
             }
-            let scale = f32::from_bits(row.scales[b] as u32);
+            let scale = row.scale(b);
             for (out, part) in out.iter_mut().zip(part) {
                 *out = part.mul_add(scale, *out);
             }

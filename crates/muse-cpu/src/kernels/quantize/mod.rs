@@ -1,27 +1,51 @@
 //! Activations as bytes: blocks of values with a scale, and sums of groups of them.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
 use super::plain::per_isa;
+use super::{Isa, Level};
 
 /// Added and taken away again, it rounds a small `f32` to an integer and leaves it in the low bits.
 const ROUND: f32 = 12_582_912.0;
 /// The largest number.
 const MOST: f32 = 127.0;
+/// Below this a quotient could overflow; such values are zero beside any others.
+const LEAST: f32 = 1e-30;
 
 /// Quantizes `k` values by blocks of `block` into words: `k / 4` of four numbers, the first in the
 /// lowest bits; `k / block` of scales, as bits; minus the sums of 16 numbers each; minus those of
-/// 32 each. A scale is `max |x| / 127`, numbers are rounded to nearest. What is not a number or is
-/// infinite makes its block's scale so.
-pub type Quantize = fn(x: &[f32], block: usize, words: &mut [i32]);
+/// 32 each; a word is `stride` words behind the one before. A scale is `max |x| / 127`, numbers are
+/// rounded to nearest. What is not a number or is infinite makes its block's scale so.
+pub type Quantize = fn(x: &[f32], block: usize, words: &mut [i32], stride: usize);
 
-per_isa!(Quantize = fn(x: &[f32], block: usize, words: &mut [i32]), quantize);
+/// The kernel of an instruction set.
+pub fn select(isa: Isa) -> Quantize {
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 | Level::Vnni | Level::Bf16 => avx512::quantize,
+        _ => plain::select(isa),
+    }
+}
+
+/// Every kernel this CPU can run, by name; the first is the definition.
+pub fn variants() -> impl Iterator<Item = (&'static str, Quantize)> {
+    Isa::available().iter().map(|&isa| (isa.name(), select(isa)))
+}
+
+pub mod plain {
+    //! The loop as the compiler makes vectors of it.
+
+    use super::{Quantize, per_isa, quantize};
+
+    per_isa!(Quantize = fn(x: &[f32], block: usize, words: &mut [i32], stride: usize), quantize);
+}
 
 #[inline(always)]
-fn quantize(x: &[f32], block: usize, words: &mut [i32]) {
+fn quantize(x: &[f32], block: usize, words: &mut [i32], stride: usize) {
     let k = x.len();
-    let (numbers, rest) = words.split_at_mut(k / 4);
-    let (scales, rest) = rest.split_at_mut(k / block);
-    let (sums_16, sums_32) = rest.split_at_mut(k / 16);
-    let (numbers, sums) = (numbers.as_chunks_mut::<8>().0, sums_16.as_chunks_mut::<2>().0);
+    let sums_16 = k / 4 + k / block;
+    let sums_32 = sums_16 + k / 16;
     for (b, x) in x.chunks_exact(block).enumerate() {
         // Bits of positive numbers are ordered like the numbers, and those of NaN come last.
         let mut tops = [0_u32; 32];
@@ -31,19 +55,20 @@ fn quantize(x: &[f32], block: usize, words: &mut [i32]) {
             }
         }
         let largest = f32::from_bits(tops.into_iter().fold(0, u32::max));
-        // Below this the quotient could overflow; such values are zero beside any others.
-        let inverse = if largest < 1e-30 { 0.0 } else { MOST / largest };
-        scales[b] = (largest / MOST).to_bits() as i32;
+        let inverse = if largest < LEAST { 0.0 } else { MOST / largest };
+        words[(k / 4 + b) * stride] = (largest / MOST).to_bits() as i32;
         for (i, x) in x.as_chunks::<32>().0.iter().enumerate() {
             let at = b * (block / 32) + i;
             let rounded = x.map(|x| (x * inverse + ROUND).to_bits() as i32 as i8);
-            for (word, four) in numbers[at].iter_mut().zip(rounded.as_chunks::<4>().0) {
+            let words_of = words[8 * at * stride..].iter_mut().step_by(stride);
+            for (word, four) in words_of.zip(rounded.as_chunks::<4>().0) {
                 *word = i32::from_le_bytes(four.map(|number| number as u8));
             }
-            let (first, second) = rounded.split_at(16);
             let sum = |half: &[i8]| half.iter().map(|&number| i32::from(number)).sum::<i32>();
-            sums[at] = [-sum(first), -sum(second)];
-            sums_32[at] = sums[at][0] + sums[at][1];
+            let sums = [-sum(&rounded[..16]), -sum(&rounded[16..])];
+            words[(sums_16 + 2 * at) * stride] = sums[0];
+            words[(sums_16 + 2 * at + 1) * stride] = sums[1];
+            words[(sums_32 + at) * stride] = sums[0] + sums[1];
         }
     }
 }
@@ -55,10 +80,11 @@ mod tests {
     fn run(x: &[f32], block: usize) -> (Vec<f32>, Vec<i32>) {
         let k = x.len();
         let mut first = None;
-        for (name, kernel) in variants() {
-            let mut words = vec![0; k / 4 + k / block + k / 16 + k / 32];
-            kernel(x, block, &mut words);
-            assert_eq!(*first.get_or_insert_with(|| words.clone()), words, "{name}");
+        for ((name, kernel), stride) in variants().flat_map(|v| [(v, 1), (v, 3)]) {
+            let mut words = vec![0; stride * (k / 4 + k / block + k / 16 + k / 32)];
+            kernel(x, block, &mut words, stride);
+            let words: Vec<i32> = words.into_iter().step_by(stride).collect();
+            assert_eq!(*first.get_or_insert_with(|| words.clone()), words, "{name} {stride}");
         }
         let words = first.expect("the definition");
         let (numbers, rest) = words.split_at(k / 4);
