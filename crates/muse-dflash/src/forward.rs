@@ -1,11 +1,11 @@
 //! The drafter's two passes: context rows into the cache, and blocks to hidden rows.
 
 use muse_core::Result;
-use muse_core::contract::{Attention, Backend, DrafterSpec, Mask, Place, Rope};
+use muse_core::contract::{Backend, DrafterSpec, Mask, Place, Rope};
 
 use crate::config::DflashOptions;
 use crate::drafter::Dflash;
-use crate::weights::Layer;
+use crate::weights::{Layer, head_shape};
 
 /// Buffers of a pass: of `max_rows` context rows or of `max_anchors` blocks.
 pub(crate) struct Scratch<B: Backend> {
@@ -31,22 +31,43 @@ pub(crate) struct Scratch<B: Backend> {
 
 impl<B: Backend> Scratch<B> {
     pub(crate) fn new(backend: &B, spec: &DrafterSpec, options: &DflashOptions) -> Result<Self> {
-        let block_rows = options.max_anchors * spec.block;
-        let rows = block_rows.max(options.max_rows);
-        let (query, key) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let shapes = shapes(spec, options);
+        let bufs = shapes.map(|(rows, cols)| backend.alloc(rows, cols));
+        let [tapped, x, normed, branch, k, v, q, mixed, ffn_gate, up] = bufs;
         Ok(Self {
-            tapped: backend.alloc(options.max_rows, spec.target_layers.len() * spec.hidden)?,
-            x: backend.alloc(rows, spec.hidden)?,
-            normed: backend.alloc(rows, spec.hidden)?,
-            branch: backend.alloc(rows, spec.hidden)?,
-            q: backend.alloc(block_rows, query)?,
-            k: backend.alloc(rows, key)?,
-            v: backend.alloc(rows, key)?,
-            mixed: backend.alloc(block_rows, query)?,
-            ffn_gate: backend.alloc(block_rows, spec.ffn)?,
-            up: backend.alloc(block_rows, spec.ffn)?,
+            tapped: tapped?,
+            x: x?,
+            normed: normed?,
+            branch: branch?,
+            q: q?,
+            k: k?,
+            v: v?,
+            mixed: mixed?,
+            ffn_gate: ffn_gate?,
+            up: up?,
         })
     }
+}
+
+/// Rows and columns of the buffers of a pass.
+fn shapes(spec: &DrafterSpec, options: &DflashOptions) -> [(usize, usize); 10] {
+    let DrafterSpec { hidden, ffn, heads, kv_heads, head_dim, .. } = *spec;
+    let (query, key) = (heads * head_dim, kv_heads * head_dim);
+    let blocks = options.max_anchors * spec.block;
+    let rows = blocks.max(options.max_rows);
+    let either = [hidden, hidden, hidden, key, key].map(|cols| (rows, cols));
+    let block = [query, query, ffn, ffn].map(|cols| (blocks, cols));
+    let [x, normed, branch, k, v] = either;
+    let [q, mixed, gate, up] = block;
+    let tapped = (options.max_rows, spec.target_layers.len() * hidden);
+    [tapped, x, normed, branch, k, v, q, mixed, gate, up]
+}
+
+/// Bytes of the buffers that a drafter for a vocabulary holds beside its weights and its pages:
+/// those of a pass and the scores.
+pub fn scratch_bytes(spec: &DrafterSpec, vocab: usize, options: &DflashOptions) -> usize {
+    let pass: usize = shapes(spec, options).iter().map(|(rows, cols)| rows * cols).sum();
+    size_of::<f32>() * (pass + options.max_anchors * (spec.block - 1) * vocab)
 }
 
 impl<B: Backend> Dflash<B> {
@@ -59,8 +80,9 @@ impl<B: Backend> Dflash<B> {
         backend.linear(tapped, rows, &mut [(&weights.fc, &mut *branch)])?;
         backend.rms_norm(branch, rows, Some(&weights.context_norm), spec.norm_eps, normed)?;
         for (layer, kv) in weights.layers.iter().zip(kv) {
-            backend.linear(normed, rows, &mut [(&layer.k, &mut *k), (&layer.v, &mut *v)])?;
-            backend.head_norm(k, rows, &layer.k_norm, spec.norm_eps)?;
+            let heads = &layer.heads;
+            backend.linear(normed, rows, &mut [(&heads.k, &mut *k), (&heads.v, &mut *v)])?;
+            backend.head_norm(k, rows, &heads.k_norm, spec.norm_eps)?;
             backend.rope(k, places, &rope)?;
             backend.write_kv(kv, places, k, v)?;
         }
@@ -83,22 +105,12 @@ impl<B: Backend> Dflash<B> {
         let (layer, kv): (&Layer<B>, _) = (&weights.layers[index], &mut kv[index]);
         let Scratch { x, normed, branch, q, k, v, mixed, .. } = scratch;
         backend.rms_norm(x, rows, Some(&layer.attn_norm), spec.norm_eps, normed)?;
-        let into = &mut [(&layer.q, &mut *q), (&layer.k, &mut *k), (&layer.v, &mut *v)];
+        let heads = &layer.heads;
+        let into = &mut [(&heads.q, &mut *q), (&heads.k, &mut *k), (&heads.v, &mut *v)];
         backend.linear(normed, rows, into)?;
-        backend.head_norm(q, rows, &layer.q_norm, spec.norm_eps)?;
-        backend.head_norm(k, rows, &layer.k_norm, spec.norm_eps)?;
-        let rope = Rope { head_dim: spec.head_dim, theta: spec.rope_theta };
-        backend.rope(q, places, &rope)?;
-        backend.rope(k, places, &rope)?;
-        backend.write_kv(kv, places, k, v)?;
-        let attention = Attention {
-            heads: spec.heads,
-            head_dim: spec.head_dim,
-            scale: 1.0 / (spec.head_dim as f32).sqrt(),
-            mask: Mask::Block { reach: spec.reach },
-        };
-        backend.attend(q, kv, places, &attention, mixed)?;
-        backend.linear(mixed, rows, &mut [(&layer.attn_output, &mut *branch)])?;
+        let (shape, mask) = (head_shape(spec), Mask::Block { reach: spec.reach });
+        heads.attend(backend, &shape, mask, places, [q, k, v, mixed], kv)?;
+        backend.linear(mixed, rows, &mut [(&heads.output, &mut *branch)])?;
         backend.add(x, rows, branch)
     }
 
@@ -108,10 +120,7 @@ impl<B: Backend> Dflash<B> {
         let layer: &Layer<B> = &weights.layers[index];
         let Scratch { x, normed, branch, ffn_gate, up, .. } = scratch;
         backend.rms_norm(x, rows, Some(&layer.ffn_norm), spec.norm_eps, normed)?;
-        let into = &mut [(&layer.ffn_gate, &mut *ffn_gate), (&layer.ffn_up, &mut *up)];
-        backend.linear(normed, rows, into)?;
-        backend.silu_mul(ffn_gate, rows, up)?;
-        backend.linear(ffn_gate, rows, &mut [(&layer.ffn_down, &mut *branch)])?;
+        layer.ffn.run(backend, normed, rows, [ffn_gate, up], branch)?;
         backend.add(x, rows, branch)
     }
 }

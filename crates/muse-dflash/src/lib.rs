@@ -25,3 +25,4 @@ mod weights;
 
 pub use config::{DflashOptions, page_bytes};
 pub use drafter::Dflash;
+pub use forward::scratch_bytes;

@@ -2,7 +2,7 @@
 
 use muse_core::Result;
 use muse_core::contract::{Backend, DrafterSpec, WeightSource};
-use muse_core::model::Loader;
+use muse_core::model::{FeedForward, HeadShape, Heads, Loader};
 
 /// All tensors but the K/V store.
 pub(crate) struct Weights<B: Backend> {
@@ -16,19 +16,10 @@ pub(crate) struct Weights<B: Backend> {
 /// One layer. Norm weights are plain factors.
 pub(crate) struct Layer<B: Backend> {
     pub(crate) attn_norm: B::Buf,
-    pub(crate) q: B::Weight,
-    pub(crate) k: B::Weight,
-    pub(crate) v: B::Weight,
-    pub(crate) q_norm: B::Buf,
-    pub(crate) k_norm: B::Buf,
-    pub(crate) attn_output: B::Weight,
+    pub(crate) heads: Heads<B>,
     pub(crate) ffn_norm: B::Buf,
-    pub(crate) ffn_gate: B::Weight,
-    pub(crate) ffn_up: B::Weight,
-    pub(crate) ffn_down: B::Weight,
+    pub(crate) ffn: FeedForward<B>,
 }
-
-const TENSORS_A_LAYER: usize = 11;
 
 impl<B: Backend> Weights<B> {
     pub(crate) fn load(
@@ -37,7 +28,8 @@ impl<B: Backend> Weights<B> {
         spec: &DrafterSpec,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
-        let total = spec.layers * TENSORS_A_LAYER + 3;
+        let tensors_a_layer = Heads::<B>::TENSORS + FeedForward::<B>::TENSORS + 2;
+        let total = spec.layers * tensors_a_layer + 3;
         let mut loader = Loader::new(backend, source, total, progress);
         let tapped = spec.target_layers.len() * spec.hidden;
         Ok(Self {
@@ -54,20 +46,18 @@ impl<B: Backend> Weights<B> {
 impl<B: Backend> Layer<B> {
     fn load(loader: &mut Loader<'_, B>, spec: &DrafterSpec, index: usize) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}.weight");
-        let (hidden, ffn, head_dim) = (spec.hidden, spec.ffn, spec.head_dim);
-        let (query, key) = (spec.heads * head_dim, spec.kv_heads * head_dim);
+        let (hidden, shape) = (spec.hidden, head_shape(spec));
         Ok(Self {
             attn_norm: loader.vector(&name("attn_norm"), hidden)?,
-            q: loader.matrix(&name("attn_q"), query, hidden)?,
-            k: loader.matrix(&name("attn_k"), key, hidden)?,
-            v: loader.matrix(&name("attn_v"), key, hidden)?,
-            q_norm: loader.vector(&name("attn_q_norm"), head_dim)?,
-            k_norm: loader.vector(&name("attn_k_norm"), head_dim)?,
-            attn_output: loader.matrix(&name("attn_output"), hidden, query)?,
+            heads: Heads::load(loader, index, hidden, &shape)?,
             ffn_norm: loader.vector(&name("ffn_norm"), hidden)?,
-            ffn_gate: loader.matrix(&name("ffn_gate"), ffn, hidden)?,
-            ffn_up: loader.matrix(&name("ffn_up"), ffn, hidden)?,
-            ffn_down: loader.matrix(&name("ffn_down"), hidden, ffn)?,
+            ffn: FeedForward::load(loader, index, hidden, spec.ffn)?,
         })
     }
+}
+
+/// How heads attend; all layers rotate.
+pub(crate) fn head_shape(spec: &DrafterSpec) -> HeadShape {
+    let DrafterSpec { heads, kv_heads, head_dim, norm_eps, rope_theta, .. } = *spec;
+    HeadShape { heads, kv_heads, head_dim, norm_eps, rope_theta: Some(rope_theta) }
 }

@@ -1,11 +1,9 @@
 //! One pass of the text model over the rows of all spans.
 
-use super::weights::Layer;
+use super::weights::{Layer, head_shape};
 use super::{Model, ModelOptions};
 use crate::Result;
-use crate::contract::{
-    Attention, Backend, LayerSpec, Mask, Place, Rope, Rows, Scores, Span, TextSpec, recycle,
-};
+use crate::contract::{Backend, Mask, Place, Rows, Scores, Span, TextSpec, recycle};
 
 /// Buffers of a pass, `max_rows` rows each.
 pub(super) struct Scratch<B: Backend> {
@@ -34,23 +32,37 @@ pub(super) struct Scratch<B: Backend> {
 
 impl<B: Backend> Scratch<B> {
     pub(super) fn new(backend: &B, spec: &TextSpec, options: &ModelOptions) -> Result<Self> {
-        let alloc = |cols| backend.alloc(options.max_rows, cols);
-        let (query, key) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let bufs = widths(spec).map(|cols| backend.alloc(options.max_rows, cols));
+        let [x, normed, branch, q, gate, mixed, k, v, ffn_gate, up] = bufs;
         Ok(Self {
-            x: alloc(spec.hidden)?,
-            normed: alloc(spec.hidden)?,
-            branch: alloc(spec.hidden)?,
-            q: alloc(query)?,
-            k: alloc(key)?,
-            v: alloc(key)?,
-            gate: alloc(query)?,
-            mixed: alloc(query)?,
-            ffn_gate: alloc(spec.ffn)?,
-            up: alloc(spec.ffn)?,
+            x: x?,
+            normed: normed?,
+            branch: branch?,
+            q: q?,
+            k: k?,
+            v: v?,
+            gate: gate?,
+            mixed: mixed?,
+            ffn_gate: ffn_gate?,
+            up: up?,
             picked: Vec::with_capacity(options.max_rows),
             asked: Vec::with_capacity(options.max_scores),
         })
     }
+}
+
+/// Columns of the buffers of a pass.
+fn widths(spec: &TextSpec) -> [usize; 10] {
+    let TextSpec { hidden, ffn, heads, kv_heads, head_dim, .. } = *spec;
+    let (query, key) = (heads * head_dim, kv_heads * head_dim);
+    [hidden, hidden, hidden, query, query, query, key, key, ffn, ffn]
+}
+
+/// Bytes of the buffers that a model holds beside its weights and its pages: those of a pass, the
+/// scores and the taps.
+pub fn scratch_bytes(spec: &TextSpec, options: &ModelOptions) -> usize {
+    let row = widths(spec).iter().sum::<usize>() + options.taps.len() * spec.hidden;
+    size_of::<f32>() * (options.max_rows * row + options.max_scores * spec.vocab)
 }
 
 impl<B: Backend> Model<B> {
@@ -117,34 +129,22 @@ impl<B: Backend> Model<B> {
     /// `x += rms(Wo (attend(q, k, v) · sigmoid(gate))) · post norm`
     fn attention(&mut self, index: usize, places: &[Place<'_>], rows: usize) -> Result<()> {
         let Self { backend, spec, weights, kv, scratch, .. } = self;
-        let (kv, LayerSpec { window, rope }) = (&mut kv[index], spec.layers[index]);
         let layer: &Layer<B> = &weights.layers[index];
         let Scratch { x, normed, branch, q, k, v, gate, mixed, .. } = scratch;
         backend.rms_norm(x, rows, Some(&layer.attn_norm), spec.norm_eps, normed)?;
+        let heads = &layer.heads;
         let into = &mut [
-            (&layer.q, &mut *q),
-            (&layer.k, &mut *k),
-            (&layer.v, &mut *v),
+            (&heads.q, &mut *q),
+            (&heads.k, &mut *k),
+            (&heads.v, &mut *v),
             (&layer.gate, &mut *gate),
         ];
         backend.linear(normed, rows, into)?;
-        backend.head_norm(q, rows, &layer.q_norm, spec.norm_eps)?;
-        backend.head_norm(k, rows, &layer.k_norm, spec.norm_eps)?;
-        if rope {
-            let rope = Rope { head_dim: spec.head_dim, theta: spec.rope_theta };
-            backend.rope(q, places, &rope)?;
-            backend.rope(k, places, &rope)?;
-        }
-        backend.write_kv(kv, places, k, v)?;
-        let attention = Attention {
-            heads: spec.heads,
-            head_dim: spec.head_dim,
-            scale: 1.0 / (spec.head_dim as f32).sqrt(),
-            mask: Mask::Causal { window },
-        };
-        backend.attend(q, kv, places, &attention, mixed)?;
+        let mask = Mask::Causal { window: spec.layers[index].window };
+        let shape = head_shape(spec, index);
+        heads.attend(backend, &shape, mask, places, [q, k, v, mixed], &mut kv[index])?;
         backend.gate(mixed, rows, gate)?;
-        backend.linear(mixed, rows, &mut [(&layer.attn_output, &mut *branch)])?;
+        backend.linear(mixed, rows, &mut [(&heads.output, &mut *branch)])?;
         backend.rms_norm(branch, rows, Some(&layer.post_attn_norm), spec.post_norm_eps, normed)?;
         backend.add(x, rows, normed)
     }
@@ -155,10 +155,7 @@ impl<B: Backend> Model<B> {
         let layer: &Layer<B> = &weights.layers[index];
         let Scratch { x, normed, branch, ffn_gate, up, .. } = scratch;
         backend.rms_norm(x, rows, Some(&layer.ffn_norm), spec.norm_eps, normed)?;
-        let into = &mut [(&layer.ffn_gate, &mut *ffn_gate), (&layer.ffn_up, &mut *up)];
-        backend.linear(normed, rows, into)?;
-        backend.silu_mul(ffn_gate, rows, up)?;
-        backend.linear(ffn_gate, rows, &mut [(&layer.ffn_down, &mut *branch)])?;
+        layer.ffn.run(backend, normed, rows, [ffn_gate, up], branch)?;
         backend.rms_norm(branch, rows, Some(&layer.post_ffn_norm), spec.post_norm_eps, normed)?;
         backend.add(x, rows, normed)
     }

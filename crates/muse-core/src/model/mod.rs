@@ -6,13 +6,16 @@
 mod config;
 mod forward;
 mod load;
+mod parts;
 mod rounded;
 mod weights;
 
 use std::sync::Arc;
 
 pub use config::{ModelOptions, PageBytes, check_kv, page_bytes};
+pub use forward::scratch_bytes;
 pub use load::Loader;
+pub use parts::{FeedForward, HeadShape, Heads};
 pub use rounded::{Mix, Rounded};
 
 use crate::contract::{

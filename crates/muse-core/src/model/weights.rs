@@ -1,6 +1,7 @@
 //! The text model's tensors on the device.
 
 use super::load::Loader;
+use super::parts::{FeedForward, HeadShape, Heads};
 use crate::Result;
 use crate::contract::{Backend, TextSpec, WeightSource};
 
@@ -15,23 +16,14 @@ pub(super) struct Weights<B: Backend> {
 /// One layer. Norm vectors are the factors themselves.
 pub(super) struct Layer<B: Backend> {
     pub(super) attn_norm: B::Buf,
-    pub(super) q: B::Weight,
-    pub(super) k: B::Weight,
-    pub(super) v: B::Weight,
+    /// Its norm of q holds the factor 3.87.
+    pub(super) heads: Heads<B>,
     pub(super) gate: B::Weight,
-    /// Holds the factor 3.87 on q.
-    pub(super) q_norm: B::Buf,
-    pub(super) k_norm: B::Buf,
-    pub(super) attn_output: B::Weight,
     pub(super) post_attn_norm: B::Buf,
     pub(super) ffn_norm: B::Buf,
-    pub(super) ffn_gate: B::Weight,
-    pub(super) ffn_up: B::Weight,
-    pub(super) ffn_down: B::Weight,
+    pub(super) ffn: FeedForward<B>,
     pub(super) post_ffn_norm: B::Buf,
 }
-
-const TENSORS_A_LAYER: usize = 14;
 
 impl<B: Backend> Weights<B> {
     pub(super) fn load(
@@ -40,7 +32,8 @@ impl<B: Backend> Weights<B> {
         spec: &TextSpec,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
-        let total = spec.layers.len() * TENSORS_A_LAYER + 3;
+        let tensors_a_layer = Heads::<B>::TENSORS + FeedForward::<B>::TENSORS + 5;
+        let total = spec.layers.len() * tensors_a_layer + 3;
         let mut loader = Loader::new(backend, source, total, progress);
         Ok(Self {
             embed: loader.matrix("token_embd.weight", spec.vocab, spec.hidden)?,
@@ -56,23 +49,22 @@ impl<B: Backend> Weights<B> {
 impl<B: Backend> Layer<B> {
     fn load(loader: &mut Loader<'_, B>, spec: &TextSpec, index: usize) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}.weight");
-        let (hidden, ffn, head_dim) = (spec.hidden, spec.ffn, spec.head_dim);
-        let (query, key) = (spec.heads * head_dim, spec.kv_heads * head_dim);
+        let (hidden, shape) = (spec.hidden, head_shape(spec, index));
         Ok(Self {
             attn_norm: loader.vector(&name("attn_norm"), hidden)?,
-            q: loader.matrix(&name("attn_q"), query, hidden)?,
-            k: loader.matrix(&name("attn_k"), key, hidden)?,
-            v: loader.matrix(&name("attn_v"), key, hidden)?,
-            gate: loader.matrix(&name("attn_gate"), query, hidden)?,
-            q_norm: loader.vector(&name("attn_q_norm"), head_dim)?,
-            k_norm: loader.vector(&name("attn_k_norm"), head_dim)?,
-            attn_output: loader.matrix(&name("attn_output"), hidden, query)?,
+            heads: Heads::load(loader, index, hidden, &shape)?,
+            gate: loader.matrix(&name("attn_gate"), spec.heads * spec.head_dim, hidden)?,
             post_attn_norm: loader.vector(&name("post_attention_norm"), hidden)?,
             ffn_norm: loader.vector(&name("ffn_norm"), hidden)?,
-            ffn_gate: loader.matrix(&name("ffn_gate"), ffn, hidden)?,
-            ffn_up: loader.matrix(&name("ffn_up"), ffn, hidden)?,
-            ffn_down: loader.matrix(&name("ffn_down"), hidden, ffn)?,
+            ffn: FeedForward::load(loader, index, hidden, spec.ffn)?,
             post_ffn_norm: loader.vector(&name("post_ffw_norm"), hidden)?,
         })
     }
+}
+
+/// How a layer's heads attend.
+pub(super) fn head_shape(spec: &TextSpec, index: usize) -> HeadShape {
+    let TextSpec { heads, kv_heads, head_dim, norm_eps, rope_theta, .. } = *spec;
+    let rope_theta = spec.layers[index].rope.then_some(rope_theta);
+    HeadShape { heads, kv_heads, head_dim, norm_eps, rope_theta }
 }
