@@ -1,4 +1,4 @@
-//! A step allocates nothing once it is warm.
+//! A step allocates nothing once it is warm, and what models allocate before is as planned.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use muse_core::contract::{Event, KvType, Sampling, SeqId, Token};
 use muse_core::engine::{EngineOptions, Loop};
+use muse_core::model::{Model, ModelOptions, scratch_bytes};
+use muse_dflash::{Dflash, DflashOptions};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
 use muse_tests::sim::{Ask, Setup};
@@ -78,5 +80,46 @@ fn steps_of_the_real_models_allocate_nothing() -> muse_core::Result<()> {
     (0..12).for_each(|_| step());
     let info = allocation_counter::measure(|| (0..15).for_each(|_| step()));
     assert_eq!(info.count_total, 0);
+    Ok(())
+}
+
+/// Bytes that stay allocated.
+fn kept<T>(make: impl FnOnce() -> T) -> (T, usize) {
+    let mut made = None;
+    let info = allocation_counter::measure(|| made = Some(make()));
+    (made.expect("measured"), info.bytes_current as usize)
+}
+
+#[test]
+fn buffers_take_what_is_planned_for_them() -> muse_core::Result<()> {
+    let nano = Checkpoint::nano()?;
+    let spec = nano.target.spec().text.clone().expect("a text model");
+    let draft = nano.drafter.spec().drafter.clone().expect("a drafter");
+    let backend = Arc::new(cpu());
+    let measure = |rows: usize, most: usize| -> muse_core::Result<(usize, usize)> {
+        let (kv, window_pages) = (KvType::Bf16, 4);
+        let options = ModelOptions {
+            kv,
+            full_pages: 4,
+            window_pages,
+            max_rows: rows,
+            max_scores: most * draft.block,
+            taps: draft.target_layers.clone(),
+        };
+        let quiet = &mut |_, _| {};
+        let (model, bytes) = kept(|| Model::new(backend.clone(), &*nano.target, &options, quiet));
+        let planned = scratch_bytes(&spec, &options);
+        drop(model?);
+        let options = DflashOptions { kv, window_pages, max_anchors: most, max_rows: rows };
+        let load = || Dflash::new(backend.clone(), &*nano.drafter, &spec, &options, quiet);
+        let (drafter, more) = kept(load);
+        drop(drafter?);
+        Ok((bytes + more, planned + muse_dflash::scratch_bytes(&draft, spec.vocab, &options)))
+    };
+    // Weights and pages are the same: the difference is that of the buffers.
+    let ((few, few_planned), (many, many_planned)) = (measure(64, 1)?, measure(700, 9)?);
+    let (took, planned) = (many - few, many_planned - few_planned);
+    // Numbers of rows and of tokens come to a hundredth of them.
+    assert!(took >= planned && took < planned + planned / 100, "{took} bytes, {planned} planned");
     Ok(())
 }

@@ -20,3 +20,4 @@ mod seq;
 mod spill;
 
 pub use pool::{Pool, PoolOptions};
+pub use prefix::BYTES_A_PAGE;

@@ -37,6 +37,9 @@ struct Node {
     window_used: u64,
 }
 
+/// Memory that a pool takes for each page of the full group: its node and the keys of its rows.
+pub const BYTES_A_PAGE: usize = size_of::<Node>() + PAGE_TOKENS * size_of::<PageKey>();
+
 const UNLINKED: Node = Node {
     linked: false,
     name: PrefixName([0; 2]),

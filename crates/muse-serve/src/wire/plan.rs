@@ -6,7 +6,7 @@ use muse_core::contract::{
     DrafterSpec, KvPool, KvType, PAGE_TOKENS, PageCount, TextSpec, WeightSource,
 };
 use muse_core::engine::EngineOptions;
-use muse_core::model::{ModelOptions, page_bytes};
+use muse_core::model::{ModelOptions, page_bytes, scratch_bytes};
 use muse_core::{Error, Result};
 use muse_dflash::DflashOptions;
 use muse_kv::{Pool, PoolOptions};
@@ -23,7 +23,7 @@ const MEMORY_SHARE: f64 = 0.9;
 const LEAST_CONTEXT: u32 = 4096;
 
 /// How much memory a model takes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryPlan {
     /// Weights, the drafter's included, in bytes.
     pub weights: u64,
@@ -33,6 +33,8 @@ pub struct MemoryPlan {
     pub window_kv: u64,
     /// K and V of the drafter, in bytes.
     pub drafter_kv: u64,
+    /// Buffers of a pass, scores and what is known of the cache's pages, in bytes.
+    pub scratch: u64,
     /// How K and V are stored.
     pub kv: KvType,
     /// Positions of a sequence.
@@ -49,7 +51,7 @@ impl fmt::Display for MemoryPlan {
         write!(
             f,
             "weights {}; K/V cache {} as {} for {} x {} positions ({} in layers that see all, {} \
-             in sliding layers, {} in the drafter)",
+             in sliding layers, {} in the drafter); scratch {}",
             Bytes(self.weights),
             Bytes(kv),
             format!("{:?}", self.kv).to_lowercase(),
@@ -58,6 +60,7 @@ impl fmt::Display for MemoryPlan {
             Bytes(self.full_kv),
             Bytes(self.window_kv),
             Bytes(self.drafter_kv),
+            Bytes(self.scratch),
         )?;
         match self.cut_from {
             Some(all) => write!(
@@ -121,10 +124,12 @@ impl Demand {
         Pool::new(self.pool).worst_case(context.saturating_add(self.block))
     }
 
+    /// What one sequence takes: K and V, and what is known of its pages.
     fn bytes(&self, context: u32) -> u64 {
         let pages = self.pages(context);
+        let full_price = self.full_price + muse_kv::BYTES_A_PAGE as u64;
         let window_price = self.window_price + self.drafter_price;
-        self.full_price * pages.full as u64 + window_price * pages.window as u64
+        full_price * pages.full as u64 + window_price * pages.window as u64
     }
 }
 
@@ -132,8 +137,8 @@ impl Sizes {
     /// Fits the cache into the memory that is free.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a size that the checkpoint does not allow, [`Error::Exhausted`] when memory cannot hold what was
-    /// asked for by name.
+    /// [`Error::Invalid`] for a size that the checkpoint does not allow, [`Error::Exhausted`] when
+    /// memory cannot hold what was asked for, or nothing of use.
     pub(super) fn fit(
         text: &TextSpec,
         source: &dyn WeightSource,
@@ -159,8 +164,50 @@ impl Sizes {
         let demand = Demand::new(text, spec, options.kv, rows);
 
         let weights: u64 = [Some(source), drafter].into_iter().flatten().map(text_bytes).sum();
+        let max_active = options.most_parallel.max(options.parallel.unwrap_or(1)).max(1);
+        let least_scores = if options.logits { LOGITS_ROWS } else { 1 };
+        let mut sizes = Self {
+            rows,
+            scores: (max_active * block).max(least_scores),
+            pool: demand.pool,
+            engine: EngineOptions {
+                max_active,
+                step_rows: rows,
+                token_gap: options.token_gap,
+                max_draft: options.max_draft.map_or(usize::MAX, |most| most as usize),
+                adapt_draft: options.max_draft.is_none(),
+                ..EngineOptions::default()
+            },
+            plan: MemoryPlan { weights, kv: options.kv, ..MemoryPlan::default() },
+        };
+        sizes.plan.scratch = sizes.buffers(text, spec);
+        let context = sizes.fit_cache(free, &demand, options, wanted)?;
+        sizes.engine.max_positions = context;
+        sizes.plan.context = context;
+        sizes.plan.cut_from = (context < wanted).then_some(wanted);
+        Ok(sizes)
+    }
+
+    /// Bytes of the buffers of passes and of scores.
+    fn buffers(&self, text: &TextSpec, drafter: Option<&DrafterSpec>) -> u64 {
+        let taps = drafter.map_or(Vec::new(), |spec| spec.target_layers.clone());
+        let target = scratch_bytes(text, &self.model(taps));
+        let drafter =
+            drafter.map(|spec| muse_dflash::scratch_bytes(spec, text.vocab, &self.drafter()));
+        (target + drafter.unwrap_or(0)) as u64
+    }
+
+    /// Gives the cache what memory is left. Returns the positions of a sequence.
+    fn fit_cache(
+        &mut self,
+        free: Option<u64>,
+        demand: &Demand,
+        options: &LoadOptions,
+        wanted: u32,
+    ) -> Result<u32> {
+        let fixed = self.plan.weights + self.plan.scratch;
         let left = match free {
-            Some(free) => ((free as f64 * MEMORY_SHARE) as u64).saturating_sub(weights),
+            Some(free) => ((free as f64 * MEMORY_SHARE) as u64).saturating_sub(fixed),
             None => u64::MAX,
         };
         let context = match options.context {
@@ -170,43 +217,29 @@ impl Sizes {
         let each = demand.bytes(context);
         let fits = (left / each.max(1)) as usize;
         let parallel = options.parallel.unwrap_or_else(|| fits.min(options.most_parallel)).max(1);
-        let asked = options.context.is_some() || options.parallel.is_some();
-        if asked && parallel > fits {
+        if parallel > fits {
             return Err(Error::Exhausted(format!(
                 "{parallel} x {context} positions of K/V cache take {}, {} of memory are left \
-                 beside the weights; lower --context or --parallel, or use --kv q8_0",
+                 beside {} of weights and {} of scratch; lower --context or --parallel, use --kv \
+                 q8_0 or a smaller file",
                 Bytes(each.saturating_mul(parallel as u64)),
-                Bytes(left)
+                Bytes(left),
+                Bytes(self.plan.weights),
+                Bytes(self.plan.scratch)
             )));
         }
-
         let pages = demand.pages(context);
         let (full_pages, window_pages) = (pages.full * parallel, pages.window * parallel);
-        let max_active = options.most_parallel.max(parallel);
-        let least_scores = if options.logits { LOGITS_ROWS } else { 1 };
-        Ok(Self {
-            rows,
-            scores: (max_active * block).max(least_scores),
-            pool: PoolOptions { full_pages, window_pages, ..demand.pool },
-            engine: EngineOptions {
-                max_positions: context,
-                max_active,
-                step_rows: rows,
-                max_draft: options.max_draft.map_or(usize::MAX, |most| most as usize),
-                adapt_draft: options.max_draft.is_none(),
-                ..EngineOptions::default()
-            },
-            plan: MemoryPlan {
-                weights,
-                full_kv: demand.full_price * full_pages as u64,
-                window_kv: demand.window_price * window_pages as u64,
-                drafter_kv: demand.drafter_price * window_pages as u64,
-                kv: options.kv,
-                context,
-                parallel,
-                cut_from: (context < wanted).then_some(wanted),
-            },
-        })
+        self.pool = PoolOptions { full_pages, window_pages, ..self.pool };
+        self.plan = MemoryPlan {
+            full_kv: demand.full_price * full_pages as u64,
+            window_kv: demand.window_price * window_pages as u64,
+            drafter_kv: demand.drafter_price * window_pages as u64,
+            scratch: self.plan.scratch + (muse_kv::BYTES_A_PAGE * full_pages) as u64,
+            parallel,
+            ..self.plan
+        };
+        Ok(context)
     }
 
     pub(super) fn model(&self, taps: Vec<usize>) -> ModelOptions {
@@ -246,8 +279,8 @@ fn check(options: &LoadOptions, most: u32) -> Result<()> {
     }
 }
 
-/// The longest context up to `most` that `fits`, but not below
-/// [`LEAST_CONTEXT`]: a machine may swap, and the caller may still refuse.
+/// The longest context up to `most` that `fits`, but not below [`LEAST_CONTEXT`]: less is of no use
+/// to somebody who did not ask for it.
 fn longest(most: u32, fits: &dyn Fn(u32) -> bool) -> u32 {
     let mut context = most;
     while context > LEAST_CONTEXT && !fits(context) {
@@ -288,15 +321,27 @@ mod tests {
         // Two full layers of 2 K/V heads of 64 as bf16: 1 KiB a position.
         let positions = (131_072 + 64) * 8;
         assert_eq!(plan.full_kv, positions * 1024);
-        let plan = fit(Some(600 << 20), &options).expect("a plan").plan;
-        assert_eq!((plan.context, plan.parallel), (131_072, 3));
-        let plan = fit(Some(100 << 20), &options).expect("a plan").plan;
+        let plan = fit(Some(650 << 20), &options).expect("a plan").plan;
+        assert_eq!((plan.context, plan.parallel), (131_072, 3), "{plan}");
+        let plan = fit(Some(160 << 20), &options).expect("a plan").plan;
         assert!(plan.context < 131_072 && plan.parallel == 1, "{plan}");
         assert_eq!(plan.cut_from, Some(131_072));
-        assert!(
-            plan.full_kv + plan.window_kv + plan.drafter_kv + plan.weights < 90 << 20,
-            "{plan}"
-        );
+        let kv = plan.full_kv + plan.window_kv + plan.drafter_kv;
+        assert!(kv + plan.weights + plan.scratch < 144 << 20, "{plan}");
+    }
+
+    #[test]
+    fn what_cannot_fit_at_all_is_refused() {
+        let all = fit(None, &LoadOptions::default()).expect("a plan").plan;
+        // Scratch alone comes to more than the weights: 2048 rows of everything.
+        assert!(all.scratch > all.weights && all.weights > 1 << 20, "{all}");
+        for free in [0, all.weights, all.weights + all.scratch] {
+            let error = fit(Some(free), &LoadOptions::default()).err().expect("no room");
+            assert!(matches!(error, Error::Exhausted(_)), "{error:?}");
+            let error = error.to_string();
+            let beside = format!("beside {} of weights and", Bytes(all.weights));
+            assert!(error.contains(&beside) && error.contains("of scratch"), "{error}");
+        }
     }
 
     #[test]
@@ -307,11 +352,11 @@ mod tests {
             kv: KvType::Q8_0,
             ..LoadOptions::default()
         };
-        let sizes = fit(Some(100 << 20), &options).expect("a plan");
+        let sizes = fit(Some(160 << 20), &options).expect("a plan");
         assert_eq!((sizes.plan.context, sizes.plan.parallel), (1000, 3));
         assert_eq!(sizes.pool.full_pages, 3 * 1016_usize.div_ceil(64));
         let options = LoadOptions { context: Some(100_000), parallel: Some(9), ..options };
-        let error = fit(Some(100 << 20), &options).err().expect("too much").to_string();
+        let error = fit(Some(160 << 20), &options).err().expect("too much").to_string();
         assert!(error.contains("9 x 100000") && error.contains("--kv q8_0"), "{error}");
         for context in [0, 63, 131_073, u32::MAX] {
             let options = LoadOptions { context: Some(context), ..LoadOptions::default() };
