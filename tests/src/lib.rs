@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod compare;
 pub mod edited;
 pub mod haystack;
+pub mod replay;
 pub mod retype;
 pub mod run;
 pub mod sim;

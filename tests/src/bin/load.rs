@@ -1,13 +1,14 @@
 //! Measures the engine under load: aggregate tokens a second at 1, 8 and 32 sequences, drafting
-//! always, never and by the engine's choice, and on muse-nano the accepted lengths by kind of text.
-//! `load [--model PATH [--draft PATH]] [--tokens N]`; without a model it takes muse-nano.
+//! always, never and by the engine's choice in turn, and on muse-nano the accepted lengths by kind
+//! of text. `load [--model PATH [--draft PATH]] [--tokens N] [--rounds N] [--threads N]`; without a model it takes
+//! muse-nano, for a model without a drafter one that replays what the model says.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use muse_core::contract::{Drafter, KvType, SeqId, Target, Token, Usage, WeightSource};
+use anyhow::{Context, Result, bail, ensure};
+use muse_core::contract::{Done, Drafter, KvType, SeqId, Target, TextSpec, Token, WeightSource};
 use muse_core::engine::{EngineOptions, Loop};
 use muse_core::model::{Model, ModelOptions};
 use muse_core::sampler::mix;
@@ -16,166 +17,245 @@ use muse_dflash::{Dflash, DflashOptions};
 use muse_kv::{Pool, PoolOptions};
 use muse_testkit::nano_dir;
 use muse_tests::chats::{STOP, chats};
-use muse_tests::sim::{Ask, Client, client};
+use muse_tests::replay::{Replay, Script};
+use muse_tests::sim::{Ask, Client, Heard, client, ids};
 use muse_weights::Checkpoint;
 
 /// Sequences that run together.
 const TOGETHER: [usize; 3] = [1, 8, 32];
 const PROMPT: usize = 16;
 const PAGES_EACH: usize = 12;
+/// Rows of a pass.
+const ROWS: usize = 512;
+/// Guesses of a block, where the drafter does not say.
+const WIDTH: usize = 15;
+/// Guesses for requests that leave the length to the engine, or do not.
+const MODES: [(&str, Option<u32>); 3] =
+    [("never", Some(0)), ("always", Some(WIDTH as u32)), ("by choice", None)];
+/// Chances of a replayed guess.
+const HITS: [f64; 4] = [0.0, 0.5, 0.8, 0.95];
+
+struct Options {
+    model: Option<PathBuf>,
+    draft: Option<PathBuf>,
+    tokens: u32,
+    rounds: usize,
+    threads: Option<usize>,
+}
 
 fn main() -> Result<()> {
-    let (mut model, mut draft, mut tokens) = (None, None, 64);
+    let mut options = Options { model: None, draft: None, tokens: 64, rounds: 5, threads: None };
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let value = args.next().with_context(|| format!("{flag} needs a value"))?;
         match flag.as_str() {
-            "--model" => model = Some(PathBuf::from(value)),
-            "--draft" => draft = Some(PathBuf::from(value)),
-            "--tokens" => tokens = value.parse().context("--tokens needs a number")?,
-            _ => bail!("{flag} is not known, expected --model, --draft and --tokens"),
+            "--model" => options.model = Some(PathBuf::from(value)),
+            "--draft" => options.draft = Some(PathBuf::from(value)),
+            "--tokens" => options.tokens = value.parse().context("--tokens needs a number")?,
+            "--rounds" => options.rounds = value.parse().context("--rounds needs a number")?,
+            "--threads" => {
+                options.threads = Some(value.parse().context("--threads needs a number")?)
+            }
+            _ => bail!(
+                "{flag} is not known, expected --model, --draft, --tokens, --rounds and --threads"
+            ),
         }
     }
-    let nano = model.is_none();
-    let model = model.unwrap_or_else(|| nano_dir().join("target"));
-    let draft = draft.or_else(|| nano.then(|| nano_dir().join("assistant")));
-    let mut engine = engine(&model, draft.as_deref())?;
-    let mut next = 0;
-    throughput(&mut engine, &mut next, tokens)?;
-    if draft.is_some() && nano {
-        choices(&mut engine, &mut next)?;
-        kinds(&mut engine, &mut next)?;
+    ensure!(options.tokens > 1 && options.rounds > 0, "nothing is measured by so little");
+    let nano = options.model.is_none();
+    let model = options.model.unwrap_or_else(|| nano_dir().join("target"));
+    let draft = options.draft.or_else(|| nano.then(|| nano_dir().join("assistant")));
+    let mut bench = Bench::new(&model, draft.as_deref(), options.threads)?;
+    bench.throughput(options.tokens)?;
+    if nano {
+        bench.choose_on_chats(options.rounds)?;
+        bench.kinds()?;
+    } else {
+        bench.choose_on_replays(options.tokens, options.rounds)?;
     }
     Ok(())
 }
 
-fn engine(target: &Path, drafter: Option<&Path>) -> Result<Loop<Cpu>> {
-    let backend = Arc::new(Cpu::new(CpuOptions { threads: None })?);
-    let target = Checkpoint::open(target)?;
-    let drafter = drafter.map(Checkpoint::open).transpose()?;
-    let spec = target.spec().text.clone().context("no text model")?;
-    let most = TOGETHER[2];
-    let block = drafter.as_ref().and_then(|d| d.spec().drafter.as_ref()).map_or(1, |d| d.block);
-    let reach = drafter.as_ref().and_then(|d| d.spec().drafter.as_ref()).map_or(0, |d| d.reach);
-    let sliding = spec.layers.iter().filter_map(|layer| layer.window).max().unwrap_or(1);
-    let rows = 512;
-    let pages = most * PAGES_EACH + 32;
-    let pool = PoolOptions {
-        full_pages: pages,
-        window_pages: pages,
-        reach: reach.max(sliding - 1),
-        block: rows,
-    };
-    let options = DflashOptions {
-        kv: KvType::Bf16,
-        window_pages: pages,
-        max_anchors: most,
-        max_rows: rows as usize,
-    };
-    let drafter = drafter
-        .map(|source| Dflash::new(backend.clone(), &source, &spec, &options, &mut |_, _| {}))
-        .transpose()?;
-    let options = ModelOptions {
-        kv: KvType::Bf16,
-        full_pages: pages,
-        window_pages: pages,
-        max_rows: rows as usize,
-        max_scores: most * block,
-        taps: drafter.as_ref().map_or(Vec::new(), |d| d.layers().to_vec()),
-    };
-    let model = Model::new(backend.clone(), &target, &options, &mut |_, _| {})?;
-    println!("{} layers of width {}, limits {:?}", spec.layers.len(), spec.hidden, model.limits());
-    let drafter = drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter<Cpu>>);
-    let options = EngineOptions { max_active: most, ..EngineOptions::default() };
-    Ok(Loop::new(backend, Box::new(model), drafter, Box::new(Pool::new(pool)), &options)?)
+/// An engine that measures.
+struct Bench {
+    engine: Loop<Cpu>,
+    /// What the drafter replays, where it does.
+    script: Option<Arc<Mutex<Script>>>,
+    submitted: u64,
 }
 
-/// Runs requests to their end. Returns how long all took and what each took.
-fn run(engine: &mut Loop<Cpu>, next: &mut u64, asks: &[Ask]) -> Result<(Duration, Vec<Usage>)> {
-    let clock = Instant::now();
-    let vocab = engine.limits().vocab;
-    let mut clients: Vec<Client> = Vec::new();
-    for ask in asks {
-        let (client, sink) = client(None);
-        engine.submit(SeqId(*next), ask.request(vocab), sink, clock.elapsed())?;
-        *next += 1;
-        clients.push(client);
-    }
-    while engine.step(&|| clock.elapsed())? {}
-    let took = clock.elapsed();
-    let usage = |client: &Client| client.lock().expect("no panic").done[0].usage.clone();
-    Ok((took, clients.iter().map(usage).collect()))
-}
-
-fn said(usages: &[Usage]) -> u32 {
-    usages.iter().map(|usage| usage.completion).sum()
-}
-
-fn throughput(engine: &mut Loop<Cpu>, next: &mut u64, tokens: u32) -> Result<()> {
-    let vocab = engine.limits().vocab as u64;
-    let mut single = 0.0;
-    for together in TOGETHER {
-        let ask = |i: usize| {
-            let token = |p| Token((mix(i as u64 + 1, p) % vocab) as u32);
-            let prompt = (0..PROMPT as u64).map(token).collect();
-            Ask { max_draft: Some(0), ..Ask::greedy(prompt, tokens) }
+impl Bench {
+    fn new(target: &Path, drafter: Option<&Path>, threads: Option<usize>) -> Result<Self> {
+        let backend = Arc::new(Cpu::new(CpuOptions { threads })?);
+        let target = Checkpoint::open(target)?;
+        let spec = target.spec().text.clone().context("no text model")?;
+        let most = TOGETHER[2];
+        let pages = most * PAGES_EACH + 32;
+        let mut script = None;
+        let drafter: Box<dyn Drafter<Cpu>> = if let Some(path) = drafter {
+            let options = DflashOptions {
+                kv: KvType::Bf16,
+                window_pages: pages,
+                max_anchors: most,
+                max_rows: ROWS,
+            };
+            let source = Checkpoint::open(path)?;
+            Box::new(Dflash::new(backend.clone(), &source, &spec, &options, &mut |_, _| {})?)
+        } else {
+            let (replay, replayed) = Replay::new(&*backend, WIDTH, spec.hidden, spec.vocab)?;
+            script = Some(replayed);
+            Box::new(replay)
         };
-        let asks: Vec<Ask> = (0..together).map(ask).collect();
-        let (took, usages) = run(engine, next, &asks)?;
-        let rate = f64::from(said(&usages)) / took.as_secs_f64();
-        if together == 1 {
-            single = rate;
-        }
-        println!("{together:2} sequences: {rate:8.1} tokens/s together, {:.2}x", rate / single);
+        let options = ModelOptions {
+            kv: KvType::Bf16,
+            full_pages: pages,
+            window_pages: pages,
+            max_rows: ROWS,
+            max_scores: most * (drafter.width() + 1),
+            taps: drafter.layers().to_vec(),
+        };
+        let model = Model::new(backend.clone(), &target, &options, &mut |_, _| {})?;
+        println!(
+            "{} layers of width {}, limits {:?}",
+            spec.layers.len(),
+            spec.hidden,
+            model.limits()
+        );
+        let pool = Pool::new(PoolOptions {
+            full_pages: pages,
+            window_pages: pages,
+            reach: drafter.reach().max(window(&spec) - 1),
+            block: ROWS as u32,
+        });
+        let options = EngineOptions { max_active: most, ..EngineOptions::default() };
+        let engine = Loop::new(backend, Box::new(model), Some(drafter), Box::new(pool), &options)?;
+        Ok(Self { engine, script, submitted: 0 })
     }
-    Ok(())
+
+    /// Runs requests to their end. Returns how long all took and what each heard.
+    fn run(&mut self, asks: &[Ask]) -> Result<(Duration, Vec<Heard>)> {
+        let clock = Instant::now();
+        let vocab = self.engine.limits().vocab;
+        let mut clients: Vec<Client> = Vec::new();
+        for ask in asks {
+            let (client, sink) = client(None);
+            let id = SeqId(self.submitted);
+            self.engine.submit(id, ask.request(vocab), sink, clock.elapsed())?;
+            self.submitted += 1;
+            clients.push(client);
+        }
+        while self.engine.step(&|| clock.elapsed())? {}
+        let took = clock.elapsed();
+        let heard = |client: &Client| client.lock().expect("no panic").clone();
+        Ok((took, clients.iter().map(heard).collect()))
+    }
+
+    fn random_ask(&self, seed: u64, tokens: u32) -> Ask {
+        let vocab = self.engine.limits().vocab as u64;
+        let token = |p| Token((mix(seed, p) % vocab) as u32);
+        Ask::greedy((0..PROMPT as u64).map(token).collect(), tokens)
+    }
+
+    fn throughput(&mut self, tokens: u32) -> Result<()> {
+        let mut single = 0.0;
+        for together in TOGETHER {
+            let ask = |i| Ask { max_draft: Some(0), ..self.random_ask(i, tokens) };
+            let asks: Vec<Ask> = (1..=together as u64).map(ask).collect();
+            let (took, heard) = self.run(&asks)?;
+            let said: u32 = heard.iter().map(|heard| heard.done[0].usage.completion).sum();
+            let rate = f64::from(said) / took.as_secs_f64();
+            if together == 1 {
+                single = rate;
+            }
+            println!("{together:2} sequences: {rate:8.1} tokens/s together, {:.2}x", rate / single);
+        }
+        Ok(())
+    }
+
+    /// Drafting by choice against always and never, on the golden chats one after the other.
+    fn choose_on_chats(&mut self, rounds: usize) -> Result<()> {
+        let asks: Vec<Ask> = chats()[..18].iter().map(|chat| talk(chat.prompt.clone())).collect();
+        self.compare("golden chats", &asks, rounds)
+    }
+
+    /// The same on what the model says to random prompts, by how often guesses are right.
+    fn choose_on_replays(&mut self, tokens: u32, rounds: usize) -> Result<()> {
+        let ask = self.random_ask(1, tokens);
+        let plain = Ask { max_draft: Some(0), ..ask.clone() };
+        let (_, heard) = self.run(std::slice::from_ref(&plain))?;
+        let Some(script) = self.script.clone() else {
+            return self.compare("the drafter", &[ask], rounds);
+        };
+        for hit in HITS {
+            let tokens = [ask.prompt.clone(), ids(&heard[0].tokens)].concat();
+            *script.lock().expect("no panic while it was held") = Script { tokens, hit };
+            self.compare(&format!("guesses right by {hit}"), std::slice::from_ref(&ask), rounds)?;
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, name: &str, asks: &[Ask], rounds: usize) -> Result<()> {
+        let mut rates = [const { Vec::new() }; MODES.len()];
+        let mut kept = [(0, 0); MODES.len()];
+        for _ in 0..rounds {
+            for ((&(_, max_draft), rates), kept) in MODES.iter().zip(&mut rates).zip(&mut kept) {
+                let (mut tokens, mut seconds) = (0, 0.0);
+                for ask in asks {
+                    let (_, heard) = self.run(&[Ask { max_draft, ..ask.clone() }])?;
+                    let Done { usage, timings, .. } = &heard[0].done[0];
+                    tokens += usage.completion - 1;
+                    seconds += timings.decode.as_secs_f64();
+                    kept.0 += usage.accepted.len();
+                    kept.1 += usage.accepted.iter().sum::<u32>();
+                }
+                rates.push(f64::from(tokens) / seconds);
+            }
+        }
+        println!("{name}, median of {rounds} rounds:");
+        let medians = rates.map(median);
+        for (((mode, _), rate), (verifies, kept)) in MODES.iter().zip(medians).zip(kept) {
+            println!("  drafting {mode}: {rate:.1} tokens/s, {verifies} verifies, {kept} kept");
+        }
+        let [never, always, choice] = medians;
+        println!("  by choice: {:.3} of the better", choice / never.max(always));
+        Ok(())
+    }
+
+    /// Tokens a verify by kind of text, with whole blocks.
+    fn kinds(&mut self) -> Result<()> {
+        for (kind, names) in [
+            ("prose", &["story", "who", "unknown"][..]),
+            ("code", &["code", "code2"]),
+            ("JSON", &["json"]),
+        ] {
+            let chats = chats();
+            let of_kind = chats.iter().filter(|chat| names.contains(&chat.name.as_str()));
+            let whole = |ask| Ask { max_draft: Some(WIDTH as u32), ..ask };
+            let asks: Vec<Ask> = of_kind.map(|chat| whole(talk(chat.prompt.clone()))).collect();
+            let (_, heard) = self.run(&asks)?;
+            let accepted: Vec<u32> =
+                heard.iter().flat_map(|heard| heard.done[0].usage.accepted.clone()).collect();
+            let (verifies, kept) = (accepted.len(), accepted.iter().sum::<u32>());
+            println!(
+                "{kind}: {:.2} tokens a verify over {verifies} verifies",
+                f64::from(kept) / verifies as f64 + 1.0
+            );
+        }
+        Ok(())
+    }
 }
 
-/// Drafting by choice against always and never, on the golden chats one after the other.
-fn choices(engine: &mut Loop<Cpu>, next: &mut u64) -> Result<()> {
-    for (name, max_draft) in [("never", Some(0)), ("always", Some(15)), ("by choice", None)] {
-        let (mut took, mut tokens, mut verifies, mut kept) = (Duration::ZERO, 0, 0, 0);
-        for chat in &chats()[..18] {
-            let ask =
-                Ask { max_draft, stop: STOP.to_vec(), ..Ask::greedy(chat.prompt.clone(), 400) };
-            let (time, usages) = run(engine, next, &[ask])?;
-            took += time;
-            tokens += said(&usages);
-            verifies += usages[0].accepted.len();
-            kept += usages[0].accepted.iter().sum::<u32>();
-        }
-        println!(
-            "drafting {name}: {:.1} tokens/s, {verifies} verifies, {kept} guesses kept",
-            f64::from(tokens) / took.as_secs_f64()
-        );
-    }
-    Ok(())
+/// A chat's next turn.
+fn talk(prompt: Vec<Token>) -> Ask {
+    Ask { stop: STOP.to_vec(), ..Ask::greedy(prompt, 400) }
 }
 
-/// Tokens a verify by kind of text, with whole blocks.
-fn kinds(engine: &mut Loop<Cpu>, next: &mut u64) -> Result<()> {
-    for (kind, names) in [
-        ("prose", &["story", "who", "unknown"][..]),
-        ("code", &["code", "code2"]),
-        ("JSON", &["json"]),
-    ] {
-        let chats = chats();
-        let asks: Vec<Ask> = chats
-            .iter()
-            .filter(|chat| names.contains(&chat.name.as_str()))
-            .map(|chat| Ask {
-                max_draft: Some(15),
-                stop: STOP.to_vec(),
-                ..Ask::greedy(chat.prompt.clone(), 400)
-            })
-            .collect();
-        let (_, usages) = run(engine, next, &asks)?;
-        let verifies: usize = usages.iter().map(|usage| usage.accepted.len()).sum();
-        let kept: u32 = usages.iter().flat_map(|usage| &usage.accepted).sum();
-        println!(
-            "{kind}: {:.2} tokens a verify over {verifies} verifies",
-            f64::from(kept) / verifies as f64 + 1.0
-        );
-    }
-    Ok(())
+/// The widest window.
+fn window(spec: &TextSpec) -> u32 {
+    spec.layers.iter().filter_map(|layer| layer.window).max().unwrap_or(1)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }

@@ -5,8 +5,12 @@ use std::time::Duration;
 /// Row counts up to this have a point each; above it a point covers a quarter of a doubling.
 const EXACT: usize = 16;
 const POINTS: usize = EXACT + 4 * 16;
-/// Share of a new sample once a point has many: the machine's load and the context change.
-const FRESH: f64 = 0.125;
+/// Samples of a point of which the quickest counts, the first aside: that one is warm-up.
+const FIRST: u32 = 4;
+/// Shares of a later sample: a quicker one shows what a step costs, a slower one mostly that others
+/// had the machine. Yet the machine's load and the context do change.
+const QUICKER: f64 = 0.25;
+const SLOWER: f64 = 0.0625;
 /// A measured point is measured anew after so many samples of others.
 const STALE: u64 = 256;
 
@@ -83,12 +87,17 @@ impl Curve {
         }
         self.samples += 1;
         let point = &mut self.points[point(count)];
-        // The first one is warm-up: the second takes its place.
-        let share = if point.samples < 2 { 1.0 } else { FRESH.max(1.0 / f64::from(point.samples)) };
         let mut time = time.as_secs_f64();
-        if point.samples > 2 {
+        if point.samples > 1 {
             time = time.min(2.0 * point.time);
         }
+        let quicker = time < point.time;
+        let share = match point.samples {
+            ..2 => 1.0,
+            2..=FIRST => f64::from(u8::from(quicker)),
+            _ if quicker => QUICKER,
+            _ => SLOWER,
+        };
         point.count += share * (count as f64 - point.count);
         point.time += share * (time - point.time);
         point.samples = point.samples.saturating_add(1);
@@ -100,14 +109,18 @@ impl Curve {
         let known = |point: &&Point| point.samples > 0;
         let below = self.points[..=at].iter().rev().find(known);
         let above = self.points[at..].iter().find(known);
-        match (below, above) {
+        // More is never quicker: a point that says so was disturbed when it was measured.
+        let most = self.points[at..].iter().filter(known).map(|point| point.time);
+        let most = most.fold(f64::INFINITY, f64::min);
+        let time = match (below, above) {
             (Some(a), Some(b)) if b.count > a.count => {
                 let share = ((count as f64 - a.count) / (b.count - a.count)).clamp(0.0, 1.0);
                 a.time + share * (b.time - a.time)
             }
             (Some(point), _) | (None, Some(point)) => point.time,
             (None, None) => 0.0,
-        }
+        };
+        time.min(most)
     }
 }
 
@@ -137,10 +150,23 @@ mod tests {
     fn the_first_sample_and_outliers_weigh_little() {
         let mut curve = Curve::new();
         curve.measure(1, ms(500));
-        (0..10).for_each(|_| curve.measure(1, ms(10)));
+        (0..10).for_each(|i| curve.measure(1, ms(if i % 3 == 0 { 400 } else { 10 })));
         assert!(curve.at(1) < 0.011, "{}", curve.at(1));
         curve.measure(1, ms(900));
         assert!(curve.at(1) < 0.012, "{}", curve.at(1));
+        // More that was quicker shows that it was disturbed.
+        curve.measure(8, ms(7));
+        assert!(curve.at(1) < 0.008, "{}", curve.at(1));
+    }
+
+    #[test]
+    fn what_becomes_slower_is_noticed() {
+        let mut curve = Curve::new();
+        (0..20).for_each(|_| curve.measure(1, ms(10)));
+        (0..80).for_each(|_| curve.measure(1, ms(15)));
+        assert!(curve.at(1) > 0.014, "{}", curve.at(1));
+        (0..10).for_each(|_| curve.measure(1, ms(10)));
+        assert!(curve.at(1) < 0.011, "{}", curve.at(1));
     }
 
     #[test]

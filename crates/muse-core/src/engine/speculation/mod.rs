@@ -19,6 +19,11 @@ const MEMORY: (f32, f32) = (0.95, 0.995);
 /// More guesses must promise this much more.
 const WORTH: f64 = 1.0 + 1e-6;
 
+/// How many times the usual time of a step counts at most.
+const DISTURBED: f64 = 1.5;
+/// Rows that a prompt may run in a step, however long it takes.
+const LEAST_ROWS: usize = 16;
+
 /// What an engine knows about drafting.
 pub(super) struct Speculation {
     cost: Cost,
@@ -74,6 +79,14 @@ impl Speculation {
         Self { cost: Cost::new(), usual: Acceptance::new(width, MEMORY.1) }
     }
 
+    /// Rows up to `most` that can be added to `base` in a pass of `time`.
+    pub(super) fn rows_within(&self, base: usize, most: usize, time: Duration) -> usize {
+        let fits = |rows: &usize| self.cost.expect(base + rows, 0) <= time.as_secs_f64();
+        let smaller = |rows: &usize| (*rows > LEAST_ROWS).then(|| (rows * 7 / 8).max(LEAST_ROWS));
+        let mut rows = std::iter::successors(Some(most), smaller);
+        rows.find(fits).unwrap_or(most.min(LEAST_ROWS))
+    }
+
     /// Chances multiply: the guess at `place` counts only when those before it are right.
     fn chance(&self, pace: &Pace, place: usize) -> f64 {
         f64::from(pace.acceptance.chance(place, Some(&self.usual)))
@@ -94,9 +107,13 @@ impl Speculation {
             return;
         }
         self.climb(seqs, base, budget);
+        let adaptive = seqs.iter().filter(|seq| seq.adapts);
+        let given: usize = adaptive.map(|seq| seq.pace.best.min(seq.room)).sum();
+        let mut left = budget - given;
         for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.room > 0) {
             if seq.pace.governor.tries() && seq.pace.best == 0 {
-                seq.pace.best = self.least_bad(seq, base);
+                seq.pace.best = self.least_bad(seq, base, left);
+                left -= seq.pace.best;
             } else if seq.pace.best == 0 && seq.pace.trial.0 > 0 {
                 seq.pace.governor.park();
             }
@@ -131,10 +148,10 @@ impl Speculation {
         }
     }
 
-    /// The length that loses least when some must be tried.
-    fn least_bad(&self, seq: &Seq, base: Base) -> usize {
-        let (mut gain, mut all, mut best) = (1.0, base.choosing as f64, (0.0, 1));
-        for length in 1..=seq.room {
+    /// The length up to `most` that loses least when some must be tried.
+    fn least_bad(&self, seq: &Seq, base: Base, most: usize) -> usize {
+        let (mut gain, mut all, mut best) = (1.0, base.choosing as f64, (0.0, 0));
+        for length in 1..=seq.room.min(most) {
             gain *= self.chance(&seq.pace, length - 1);
             all += gain;
             let rate = all / self.cost.expect(base.rows + length, base.blocks + 1);
@@ -161,7 +178,8 @@ impl Speculation {
         let count = seqs.len();
         let measured = (pass + draft).as_secs_f64();
         // As if nobody else had drafted: others' guesses are neither its merit nor its fault.
-        let scale = measured / self.cost.expect(rows, blocks);
+        // A step that took far longer than others was disturbed: that says nothing of drafting.
+        let scale = (measured / self.cost.expect(rows, blocks)).min(DISTURBED);
         for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.rows > 0) {
             let (room, verified, agreed) = (seq.room, seq.verified, seq.agreed);
             let pace = &mut seq.pace;
