@@ -65,6 +65,34 @@ fn another_engine_finds_what_one_left() {
     assert_eq!(heard.done[0].usage.cached, 256);
 }
 
+#[test]
+fn loading_keeps_nobody_waiting() {
+    let shelf = Arc::new(FakeShelf::new(0));
+    let fake = FakeOptions { full_pages: 60, window_pages: 60, ..FakeOptions::default() };
+    let options = EngineOptions { shelf: Some(shelf.clone()), ..Setup::roomy().options };
+    let setup = Setup { fake, options, drafter: None, ..Setup::roomy() };
+    let long = Ask::greedy(words(5, 1500), 1);
+    let mut first = setup.build().expect("fits");
+    answer(&mut first, 1, &long);
+    first.engine.save_kept().expect("no fault");
+    let mut second = setup.build().expect("fits");
+    let talk = Ask::greedy(words(6, 5), 30);
+    let (talker, sink) = client(None);
+    second.engine.submit(SeqId(1), talk.request(61), sink, Duration::ZERO).expect("is taken");
+    second.engine.step(&|| Duration::ZERO).expect("no fault");
+    let (reader, sink) = client(None);
+    second.engine.submit(SeqId(2), long.request(61), sink, Duration::ZERO).expect("is taken");
+    for step in 2..30 {
+        let before = shelf.found();
+        second.engine.step(&|| Duration::ZERO).expect("no fault");
+        assert!(shelf.found() <= before + 8, "a few pages a step");
+        assert_eq!(talker.lock().expect("no panic").tokens.len(), step, "a token a step");
+    }
+    let reader = reader.lock().expect("no panic");
+    assert_eq!(reader.done[0].usage.cached, 1472, "all 23 complete pages");
+    assert_eq!(reader.tokens, plain(fake, &long));
+}
+
 /// Finds pages of another length than this model's.
 struct Foreign;
 
@@ -74,6 +102,8 @@ impl Shelf for Foreign {
     }
 
     fn put(&self, _: PrefixName, _: &[u8]) {}
+
+    fn settle(&self) {}
 
     fn get(&self, _: PrefixName, out: &mut Vec<u8>) -> bool {
         *out = vec![1; 100];

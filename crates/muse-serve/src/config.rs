@@ -17,6 +17,9 @@ use serde::Deserialize;
 /// Bytes of spilled pages when nobody says otherwise.
 const SPILL_BYTES: u64 = 8 << 30;
 
+/// Milliseconds between tokens when nobody says otherwise.
+const TOKEN_GAP_MS: u64 = 500;
+
 /// The file that holds what flags and variables leave open.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ConfigFile {
@@ -93,6 +96,10 @@ pub(crate) struct ServeFlags {
     /// How long running requests may take to finish when the server is told to stop [default: 30]
     #[arg(long, value_name = "SECONDS", env = "MUSE_DRAIN")]
     drain: Option<u64>,
+    /// Milliseconds between the tokens of an answer that prompts of others should not exceed; by
+    /// measured time they are read in smaller pieces [default: 500]
+    #[arg(long, value_name = "MS", env = "MUSE_TOKEN_GAP")]
+    token_gap: Option<u64>,
     /// What to log, such as info or muse_serve=debug [default: info]
     #[arg(long, value_name = "FILTER", env = "MUSE_LOG")]
     log: Option<String>,
@@ -103,6 +110,8 @@ pub(crate) struct ServeFlags {
 pub(crate) struct Serving {
     /// Where and how to serve.
     pub(crate) options: ServeOptions,
+    /// Time between tokens that prompts of others should not exceed.
+    pub(crate) token_gap: Duration,
     /// Filter of the log.
     pub(crate) log: String,
 }
@@ -180,6 +189,9 @@ impl ConfigFile {
                 drain: drain.unwrap_or(usual.drain),
                 ..usual
             },
+            token_gap: Duration::from_millis(
+                flags.token_gap.or(file.token_gap).unwrap_or(TOKEN_GAP_MS),
+            ),
             log: flags.log.or(file.log).unwrap_or_else(|| "info".to_owned()),
         })
     }

@@ -9,7 +9,7 @@ mod plan;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muse_atem::{FileTemplate, Grammars, Template, Tokenizer as AtemTokenizer, template_warning};
 use muse_core::contract::{
@@ -57,6 +57,8 @@ pub struct LoadOptions {
     pub parallel: Option<usize>,
     /// Sequences that may run at a time; 0 counts as 1.
     pub most_parallel: usize,
+    /// How long a step with prompt rows should take at most while others are answered.
+    pub token_gap: Option<Duration>,
     /// Threads that compute; none means one a core.
     pub threads: Option<usize>,
     /// Multiplies by activations in f32 where the device would round them: slower, for comparing

@@ -59,8 +59,10 @@ pub trait Spill {
 pub trait Shelf: Send + Sync {
     /// Name of the empty prefix. Differs wherever pages of this model mean nothing.
     fn root(&self) -> PrefixName;
-    /// Keeps the bytes of a page.
+    /// Keeps the bytes of a page. Returns at once; what comes too fast is forgotten.
     fn put(&self, name: PrefixName, bytes: &[u8]);
+    /// Waits until what was put is kept.
+    fn settle(&self);
     /// Replaces `out` by the bytes kept under a name. False when there are none.
     fn get(&self, name: PrefixName, out: &mut Vec<u8>) -> bool;
 }

@@ -14,6 +14,7 @@ mod step;
 mod thread;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Error;
 use crate::contract::Shelf;
@@ -40,6 +41,9 @@ pub struct EngineOptions {
     pub step_rows: usize,
     /// The most prompt rows of a step in which others decode: bounds the time between tokens.
     pub mixed_rows: usize,
+    /// How long such a step should take at most. By measured time, prompts get fewer rows for it,
+    /// but never so few that they hardly advance.
+    pub token_gap: Option<Duration>,
     /// The most guesses a verify carries, for all requests; the drafter's width if lower.
     pub max_draft: usize,
     /// Whether requests that name no length of drafts get as many guesses as pay, by measured time;
@@ -61,6 +65,7 @@ impl Default for EngineOptions {
             chunk_rows: 2048,
             step_rows: 2048,
             mixed_rows: 512,
+            token_gap: None,
             max_draft: usize::MAX,
             adapt_draft: true,
             shelf: None,

@@ -39,8 +39,13 @@ impl<B: Backend> Loop<B> {
             let seq = &mut self.waiting[0];
             self.keys.clear();
             self.keys.extend(seq.tokens.iter().map(|&token| PageKey::Token(token)));
-            if !std::mem::replace(&mut seq.restored, true) {
-                self.restore()?;
+            let left = seq.to_restore;
+            if left > 0 {
+                let left = self.restore(left)?;
+                self.waiting[0].to_restore = left;
+                if left > 0 {
+                    break;
+                }
             }
             let seq = &self.waiting[0];
             let cached = self.pool.open(seq.id, &self.keys)?;
@@ -100,7 +105,7 @@ impl<B: Backend> Loop<B> {
             prompt_rows += more;
         }
         let mut left = self.limits.step_rows - count;
-        let most = if prompts < count { left.min(self.mixed_rows) } else { left };
+        let most = if prompts < count { self.mixed(count, left) } else { left };
         // Prompts keep at least half: guesses must not hold them up.
         let guesses = if prompts > 0 { left / 2 } else { left };
         let guesses = guesses.min(self.limits.score_rows - count);
@@ -115,6 +120,15 @@ impl<B: Backend> Loop<B> {
                 rows -= more;
                 prompts -= 1;
             }
+        }
+    }
+
+    /// Prompt rows of a step in which `count` sequences have a row anyway and some decode.
+    fn mixed(&self, count: usize, left: usize) -> usize {
+        let most = left.min(self.mixed_rows);
+        match self.token_gap {
+            Some(gap) => self.speculation.rows_within(count, most, gap),
+            None => most,
         }
     }
 
@@ -163,7 +177,7 @@ impl<B: Backend> Loop<B> {
     fn send_back_youngest(&mut self) {
         let mut seq = self.active.pop().expect("there are several");
         self.pool.close(seq.id);
-        seq.restored = false;
+        seq.to_restore = seq.tokens.len().div_ceil(PAGE_TOKENS);
         self.enqueue(seq);
     }
 

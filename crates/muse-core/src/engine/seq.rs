@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Limits;
 use super::speculation::Pace;
 use crate::contract::{
-    Constraint, Done, Event, FinishReason, History, Picked, Request, Sampling, Segment, SeqId,
-    Sink, Timings, Token, TokenMask, Usage,
+    Constraint, Done, Event, FinishReason, History, PAGE_TOKENS, Picked, Request, Sampling,
+    Segment, SeqId, Sink, Timings, Token, TokenMask, Usage,
 };
 use crate::{Error, Result, sampler};
 
@@ -32,8 +32,8 @@ pub(super) struct Seq {
     /// Guesses of this step that the target judged, and those of them that agreed.
     pub(super) verified: usize,
     pub(super) agreed: usize,
-    /// Whether its prefix was looked for among what is kept elsewhere.
-    pub(super) restored: bool,
+    /// Pages of its prefix that may still be looked for among what is kept elsewhere.
+    pub(super) to_restore: usize,
     /// Whether the length of its drafts is the engine's to choose.
     pub(super) adapts: bool,
     pub(super) pace: Pace,
@@ -99,7 +99,7 @@ impl Seq {
             guesses: 0,
             verified: 0,
             agreed: 0,
-            restored: false,
+            to_restore: prompt.div_ceil(PAGE_TOKENS),
             adapts: false,
             pace: Pace::new(limits.draft),
             mask: 0,

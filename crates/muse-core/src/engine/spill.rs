@@ -1,10 +1,14 @@
-//! Pages that make way are saved, and loaded again when a prompt begins alike.
+//! Pages that make way are saved, and loaded again when a prompt begins alike: some in a step, so
+//! that those who run are not kept waiting.
 
 use std::sync::Arc;
 
 use super::step::Loop;
 use crate::Result;
 use crate::contract::{Backend, ColdPage, PageGroup, PageKey, Shelf};
+
+/// Pages that are loaded in a step.
+const LOADS: usize = 8;
 
 /// Where pages are kept, and memory for them on the way.
 pub(super) struct Spilling {
@@ -49,6 +53,10 @@ impl<B: Backend> Loop<B> {
         pool.kept(&mut pages);
         for page in &pages {
             self.save(*page)?;
+            if let Some(spilling) = &self.spilling {
+                // Nobody waits any more, and none of these is to be lost.
+                spilling.shelf.settle();
+            }
         }
         self.give_back(pages);
         Ok(())
@@ -75,36 +83,37 @@ impl<B: Backend> Loop<B> {
         Ok(())
     }
 
-    /// Loads the pages that follow the cached ones of the prompt in `keys`, as far as they were
-    /// kept.
-    pub(super) fn restore(&mut self) -> Result<()> {
+    /// Loads pages that follow the cached ones of the prompt in `keys`, as far as they were kept:
+    /// some of `left`, which is what may still be loaded for it. Returns what is left then.
+    pub(super) fn restore(&mut self, left: usize) -> Result<usize> {
         if self.spilling.is_none() {
-            return Ok(());
+            return Ok(0);
         }
         let keys = std::mem::take(&mut self.keys);
-        let outcome = self.restore_pages(&keys);
+        let outcome = self.restore_pages(&keys, left);
         self.keys = keys;
         outcome
     }
 
-    fn restore_pages(&mut self, keys: &[PageKey]) -> Result<()> {
+    fn restore_pages(&mut self, keys: &[PageKey], left: usize) -> Result<usize> {
         let [full, window] = self.page_sizes()?;
-        loop {
+        let loads = LOADS.min(left);
+        for _ in 0..loads {
             self.save_evicted()?;
             let (Some(spilling), Some(pool)) = (&mut self.spilling, self.pool.spill()) else {
-                return Ok(());
+                return Ok(0);
             };
-            let Some((name, _)) = pool.missing(keys) else { return Ok(()) };
+            let Some((name, _)) = pool.missing(keys) else { return Ok(0) };
             if !spilling.shelf.get(name, &mut spilling.bytes) {
-                return Ok(());
+                return Ok(0);
             }
             let has_window = spilling.bytes.len() == full + window;
             // Pages of another size are of another model, whatever their name.
             if !has_window && spilling.bytes.len() != full {
-                return Ok(());
+                return Ok(0);
             }
             let bytes = std::mem::take(&mut spilling.bytes);
-            let Some(page) = pool.adopt(keys, has_window) else { return Ok(()) };
+            let Some(page) = pool.adopt(keys, has_window) else { return Ok(0) };
             // What made way for it is saved, and what is to be copied from there copied, before its
             // bytes come in.
             self.save_evicted()?;
@@ -114,6 +123,7 @@ impl<B: Backend> Loop<B> {
                 spilling.bytes = bytes;
             }
         }
+        Ok(left - loads)
     }
 
     fn load_page(&mut self, page: ColdPage, mut bytes: &[u8]) -> Result<()> {

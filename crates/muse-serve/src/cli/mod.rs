@@ -82,3 +82,28 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
     error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(broken)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn an_engine_that_stopped_ends_the_process() {
+        const DIES: &str = "MUSE_TEST_DIES";
+        if std::env::var_os(DIES).is_some() {
+            let source = Arc::new(io::Error::other("bus error"));
+            on_failure()(&muse_core::Error::Device { doing: "reading back".into(), source });
+            return;
+        }
+        let this = std::env::current_exe().expect("a path");
+        let name = "cli::tests::an_engine_that_stopped_ends_the_process";
+        let args = ["--exact", name, "--nocapture"];
+        let out = Command::new(this).args(args).env(DIES, "1").output().expect("it starts");
+        // A test that went on would end well, one that panicked with 101.
+        assert_eq!(out.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("error: the engine stopped") && said.contains("bus error"), "{said}");
+    }
+}

@@ -19,7 +19,7 @@ use crate::config::{Serving, colours};
 const MOST_PARALLEL: usize = 8;
 
 pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
-    let Serving { options, log } = command.config.serve(&command.serve)?;
+    let Serving { options, log, token_gap } = command.config.serve(&command.serve)?;
     let filter = EnvFilter::try_new(&log)
         .with_context(|| format!("log filter {log:?}; try info or muse_serve=debug"))?;
     tracing_subscriber::fmt()
@@ -28,7 +28,8 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
         .with_ansi(colours(&io::stderr()))
         .init();
     let model = command.config.model(&command.model)?;
-    let loaded = load(&LoadOptions { most_parallel: MOST_PARALLEL, ..model })?;
+    let loaded =
+        load(&LoadOptions { most_parallel: MOST_PARALLEL, token_gap: Some(token_gap), ..model })?;
     info!("memory plan: {}", loaded.plan);
     let app = Arc::new(loaded.start(on_failure())?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -1,55 +1,54 @@
-//! Pages of the K/V cache on disk: a file each, found by the name of its prefix, checked when read,
-//! the longest unused removed first. What cannot be read or written is forgotten, never an error.
-// A build without any backend opens no folder.
-#![cfg_attr(not(feature = "cpu"), allow(dead_code))]
+//! The files: one a page, found by the name of its prefix, checked when read, the longest unused
+//! removed first. What cannot be read or written is forgotten, never an error.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use muse_core::contract::{PrefixName, Shelf};
+use muse_core::contract::PrefixName;
 use muse_core::sampler::mix;
 use muse_core::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"MUSEKV1\n";
 /// Magic, name, checksum.
-const HEAD: usize = 8 + 16 + 8;
+pub(super) const HEAD: usize = 8 + 16 + 8;
 const ENDING: &str = "kv";
 const SALT: &str = "salt";
+const LOCK: &str = "lock";
 
-/// A folder of pages.
-pub(crate) struct SpillFolder {
+/// A folder of pages that no other process uses.
+pub(super) struct Store {
     folder: PathBuf,
     root: PrefixName,
     most: u64,
     index: Mutex<Index>,
+    /// Whether the last page could not be written: a full disk is told of once.
+    failing: AtomicBool,
+    /// Held for as long as the folder is in use.
+    _lock: fs::File,
 }
 
 #[derive(Default)]
-struct Index {
-    files: HashMap<PrefixName, Entry>,
-    bytes: u64,
+pub(super) struct Index {
+    pub(super) files: HashMap<PrefixName, Entry>,
+    pub(super) bytes: u64,
     /// Uses, to tell what was used last.
     clock: u64,
 }
 
-struct Entry {
+pub(super) struct Entry {
     bytes: u64,
     used: u64,
 }
 
-impl SpillFolder {
-    /// Opens a folder, made when it is missing, for pages of the model of this identity, at most
-    /// `most` bytes. What an earlier run left is found again; files of other models stay until
-    /// space is needed.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] when the folder cannot be read or written.
-    pub(crate) fn open(folder: &Path, most: u64, identity: u64) -> Result<Self> {
+impl Store {
+    /// As [`super::SpillFolder::open`].
+    pub(super) fn open(folder: &Path, most: u64, identity: u64) -> Result<Self> {
         let refuse = |error: io::Error| {
             Error::Invalid(format!(
                 "--kv-spill {}: {error}; name a folder that can be written",
@@ -57,20 +56,43 @@ impl SpillFolder {
             ))
         };
         fs::create_dir_all(folder).map_err(refuse)?;
+        let lock = fs::File::create(folder.join(LOCK)).map_err(refuse)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Invalid(format!(
+                    "--kv-spill {}: another server uses this folder; name a folder of its own for \
+                     each",
+                    folder.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(refuse(error)),
+        }
         let salt = salt(folder).map_err(refuse)?;
         let index = Index::read(folder).map_err(refuse)?;
-        let root = PrefixName([mix(salt[0], identity), mix(salt[1], !identity)]);
-        let spill = Self { folder: folder.to_owned(), root, most, index: Mutex::new(index) };
-        spill.shrink(&mut spill.lock());
-        Ok(spill)
+        let store = Self {
+            folder: folder.to_owned(),
+            root: PrefixName([mix(salt[0], identity), mix(salt[1], !identity)]),
+            most,
+            index: Mutex::new(index),
+            failing: AtomicBool::new(false),
+            _lock: lock,
+        };
+        store.shrink(&mut store.lock());
+        Ok(store)
     }
 
-    /// The index is consistent after every statement: a panic elsewhere does not spoil it.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Index> {
+    pub(super) fn root(&self) -> PrefixName {
+        self.root
+    }
+
+    /// The index is consistent after every statement: a panic elsewhere does not spoil it. It is
+    /// not held while files are read or written.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn path(&self, name: PrefixName) -> PathBuf {
+    pub(super) fn path(&self, name: PrefixName) -> PathBuf {
         self.folder.join(file_name(name))
     }
 
@@ -91,6 +113,47 @@ impl SpillFolder {
         let _ = fs::remove_file(self.path(name));
     }
 
+    /// Whether a page of so many bytes is worth writing. One that is there, or there with its
+    /// window, counts as used.
+    pub(super) fn wants(&self, name: PrefixName, bytes: usize) -> bool {
+        let size = (HEAD + bytes) as u64;
+        let mut index = self.lock();
+        let used = index.tick();
+        match index.files.get_mut(&name) {
+            Some(entry) if entry.bytes >= size => {
+                entry.used = used;
+                false
+            }
+            _ => size <= self.most,
+        }
+    }
+
+    /// Writes a page that is wanted.
+    pub(super) fn put(&self, name: PrefixName, bytes: &[u8]) {
+        let written = self.write(name, bytes);
+        let failed = self.failing.swap(written.is_err(), Ordering::Relaxed);
+        let mut index = self.lock();
+        // What was there is written over, or was older than what could not be.
+        if let Some(entry) = index.files.remove(&name) {
+            index.bytes -= entry.bytes;
+        }
+        match written {
+            Ok(()) => {
+                let (bytes, used) = ((HEAD + bytes.len()) as u64, index.tick());
+                index.files.insert(name, Entry { bytes, used });
+                index.bytes += bytes;
+                self.shrink(&mut index);
+            }
+            Err(error) => {
+                self.forget(&mut index, name);
+                if !failed {
+                    let folder = self.folder.display();
+                    tracing::warn!("--kv-spill {folder}: {error}; pages are lost until this ends");
+                }
+            }
+        }
+    }
+
     /// Writes beside and renames: whoever reads finds all or nothing.
     fn write(&self, name: PrefixName, bytes: &[u8]) -> io::Result<()> {
         let beside = self.folder.join(format!("{}.{}", file_name(name), std::process::id()));
@@ -101,44 +164,20 @@ impl SpillFolder {
         }
         outcome
     }
-}
 
-impl Shelf for SpillFolder {
-    fn root(&self) -> PrefixName {
-        self.root
-    }
-
-    fn put(&self, name: PrefixName, bytes: &[u8]) {
-        let size = (HEAD + bytes.len()) as u64;
-        let mut index = self.lock();
-        let used = index.tick();
-        match index.files.get_mut(&name) {
-            // A page that was saved with its window is not replaced by one without.
-            Some(entry) if entry.bytes >= size => entry.used = used,
-            _ if size > self.most => {}
-            _ => {
-                self.forget(&mut index, name);
-                if let Err(error) = self.write(name, bytes) {
-                    tracing::warn!("--kv-spill {}: {error}", self.folder.display());
-                    return;
-                }
-                index.files.insert(name, Entry { bytes: size, used });
-                index.bytes += size;
-                self.shrink(&mut index);
-            }
+    /// Replaces `out` by a page that is there.
+    pub(super) fn get(&self, name: PrefixName, out: &mut Vec<u8>) -> bool {
+        {
+            let mut index = self.lock();
+            let used = index.tick();
+            let Some(entry) = index.files.get_mut(&name) else { return false };
+            entry.used = used;
         }
-    }
-
-    fn get(&self, name: PrefixName, out: &mut Vec<u8>) -> bool {
-        let mut index = self.lock();
-        let used = index.tick();
-        let Some(entry) = index.files.get_mut(&name) else { return false };
-        entry.used = used;
         match read_page(&self.path(name), name, out) {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!("--kv-spill {}: {error}; dropped", self.path(name).display());
-                self.forget(&mut index, name);
+                self.forget(&mut self.lock(), name);
                 false
             }
         }
@@ -179,7 +218,7 @@ impl Index {
     }
 }
 
-fn file_name(name: PrefixName) -> String {
+pub(super) fn file_name(name: PrefixName) -> String {
     format!("{:016x}{:016x}.{ENDING}", name.0[0], name.0[1])
 }
 
@@ -239,104 +278,4 @@ fn read_page(path: &Path, name: PrefixName, out: &mut Vec<u8>) -> io::Result<()>
     }
     out.drain(..HEAD);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn open(folder: &Path, most: u64, identity: u64) -> SpillFolder {
-        SpillFolder::open(folder, most, identity).expect("a folder")
-    }
-
-    /// Pages kept and their bytes.
-    fn size(spill: &SpillFolder) -> (usize, u64) {
-        let index = spill.lock();
-        (index.files.len(), index.bytes)
-    }
-
-    fn get(spill: &SpillFolder, name: PrefixName) -> Option<Vec<u8>> {
-        let mut out = vec![9];
-        spill.get(name, &mut out).then_some(out)
-    }
-
-    #[test]
-    fn pages_survive_and_other_models_have_other_names() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let spill = open(folder.path(), 1000, 5);
-        let name = spill.root().then(&[]);
-        spill.put(name, b"page");
-        let again = open(folder.path(), 1000, 5);
-        assert_eq!((again.root(), get(&again, name)), (spill.root(), Some(b"page".to_vec())));
-        assert_ne!(open(folder.path(), 1000, 6).root(), spill.root());
-        assert_eq!(get(&again, PrefixName([1, 2])), None);
-    }
-
-    #[test]
-    fn damage_is_noticed_and_dropped() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let spill = open(folder.path(), 1 << 20, 5);
-        let name = PrefixName([3, 4]);
-        let bytes: Vec<u8> = (0..77).collect();
-        spill.put(name, &bytes);
-        let path = spill.path(name);
-        let whole = fs::read(&path).expect("a file");
-        for at in 0..whole.len() {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1;
-            fs::write(&path, damaged).expect("written");
-            let spill = open(folder.path(), 1 << 20, 5);
-            assert_eq!(get(&spill, name), None, "byte {at}");
-            assert!(!path.exists());
-        }
-        for len in 0..whole.len() {
-            fs::write(&path, &whole[..len]).expect("written");
-            assert_eq!(get(&open(folder.path(), 1 << 20, 5), name), None, "{len} bytes");
-        }
-        fs::write(&path, &whole).expect("written");
-        assert_eq!(get(&open(folder.path(), 1 << 20, 5), name), Some(bytes));
-    }
-
-    #[test]
-    fn the_longest_unused_go_first() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let page = vec![1; 100 - HEAD];
-        let spill = open(folder.path(), 350, 5);
-        let names: Vec<PrefixName> = (0..4).map(|i| PrefixName([i, i])).collect();
-        names[..3].iter().for_each(|&name| spill.put(name, &page));
-        assert!(get(&spill, names[0]).is_some());
-        spill.put(names[3], &page);
-        let there: Vec<bool> = names.iter().map(|&name| spill.path(name).exists()).collect();
-        assert_eq!((there, size(&spill)), (vec![true, false, true, true], (3, 300)));
-        // A smaller bound takes effect when the folder is opened; what never fits is not written.
-        assert_eq!(size(&open(folder.path(), 100, 5)).0, 1);
-        spill.put(PrefixName([9, 9]), &[0; 400]);
-        assert!(!spill.path(PrefixName([9, 9])).exists());
-    }
-
-    #[test]
-    fn a_page_with_its_window_is_not_replaced_by_one_without() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let spill = open(folder.path(), 1000, 5);
-        let name = PrefixName([1, 1]);
-        for (given, kept) in [("ab", "ab"), ("abcd", "abcd"), ("ab", "abcd")] {
-            spill.put(name, given.as_bytes());
-            assert_eq!(get(&spill, name).as_deref(), Some(kept.as_bytes()));
-        }
-        assert_eq!(size(&spill), (1, (HEAD + 4) as u64));
-    }
-
-    #[test]
-    fn leavings_go_and_foreign_files_stay() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let half = folder.path().join(format!("{}.77", file_name(PrefixName([1, 2]))));
-        let foreign = folder.path().join("notes.txt");
-        for path in [&half, &foreign] {
-            fs::write(path, "x").expect("written");
-        }
-        assert_eq!(size(&open(folder.path(), 0, 5)), (0, 0));
-        assert!(!half.exists() && foreign.exists());
-        let refused = SpillFolder::open(&foreign, 0, 5).err().expect("no folder").to_string();
-        assert!(refused.contains("--kv-spill"), "{refused}");
-    }
 }

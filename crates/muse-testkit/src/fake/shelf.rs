@@ -37,6 +37,8 @@ impl Shelf for FakeShelf {
         }
     }
 
+    fn settle(&self) {}
+
     fn get(&self, name: PrefixName, out: &mut Vec<u8>) -> bool {
         let pages = self.pages.lock().expect("no panic while it was held");
         let Some(bytes) = pages.get(&name) else { return false };
