@@ -143,7 +143,10 @@ impl Service {
         let app = &self.app;
         let reader = Reader::of(app)?;
         let count = check(ask)?;
-        let prompt = reader.render(&ask.conversation)?.tokens;
+        let mut prompt = reader.render(&ask.conversation)?.tokens;
+        if let Some(turns) = &self.turns {
+            turns.recall(&mut prompt);
+        }
         self.check_room(prompt.len())?;
         let sampling = ask.settings.sampling(app)?;
         ask.stop_ids.iter().try_for_each(|&token| known(app, "stop_token_ids", token))?;
@@ -173,17 +176,24 @@ impl Service {
             Choice::new(listener, ask.settings.logprobs.is_some(), ask.conversation.single_call)
         };
         let mut choices: Vec<Choice> = (0..count).map(choice).collect();
+        let (turns, mut said) = (self.turns.clone(), vec![Vec::new(); count as usize]);
         Ok(Answer::new(feed, move |feed, index, event, ready| {
             let choice = &mut choices[index as usize];
             let mut emit = |event| push(ready, index, event);
             match event {
                 Event::Prefill { done, total } => emit(ChatEvent::Progress { done, total }),
                 Event::Token(picked) => {
+                    said[index as usize].push(picked.token);
                     if choice.hear(picked, &mut emit) {
                         feed.cancel(index);
                     }
                 }
-                Event::Done(done) => choice.done(done, &mut emit)?,
+                Event::Done(done) => {
+                    if let Some(turns) = &turns {
+                        turns.remember(&prompt, &said[index as usize]);
+                    }
+                    choice.done(done, &mut emit)?;
+                }
             }
             Ok(())
         }))

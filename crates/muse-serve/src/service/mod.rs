@@ -9,6 +9,7 @@ mod gate;
 mod generate;
 mod refusal;
 mod settings;
+mod turns;
 
 use std::sync::Arc;
 
@@ -27,18 +28,22 @@ use crate::app::App;
 use chat::Reader;
 use settings::known;
 pub(crate) use settings::random;
+use turns::Turns;
 
 /// The services over one model.
 #[derive(Clone)]
 pub struct Service {
     app: Arc<App>,
     gate: Gate,
+    /// None for a model without a vocabulary.
+    turns: Option<Arc<Turns>>,
 }
 
 impl Service {
     /// The services of a model, let in by `gate`.
     pub fn new(app: Arc<App>, gate: Gate) -> Self {
-        Self { app, gate }
+        let turns = app.tokenizer.clone().map(|tokenizer| Arc::new(Turns::new(tokenizer)));
+        Self { app, gate, turns }
     }
 
     /// The model.

@@ -5,6 +5,8 @@ mod client;
 #[cfg(all(feature = "cpu", feature = "nano"))]
 mod constraints;
 mod drain;
+#[cfg(all(feature = "cpu", feature = "nano"))]
+mod engine;
 mod fake;
 mod grpc;
 mod http;

@@ -1,0 +1,116 @@
+//! What the real engine does that clients see: deadlines, a full queue, turns found again as they
+//! were said.
+
+use std::time::Duration;
+
+use muse_proto::v1::generate_response::Event;
+use muse_proto::v1::generate_service_client::GenerateServiceClient;
+use muse_proto::v1::tokenizer_service_client::TokenizerServiceClient;
+use muse_proto::v1::{GenerateRequest, Limits, TokenizeRequest};
+use serde_json::{Value, json};
+use tonic::{Code, Request};
+use tonic_types::StatusExt;
+
+use crate::client::{channel, http};
+use crate::nano::nano;
+
+/// A completion that goes on for as long as there is room.
+fn endless() -> GenerateRequest {
+    GenerateRequest { prompt_ids: vec![896, 918], ignore_model_stop: true, ..Default::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_reaches_the_engine() {
+    let server = nano().await;
+    let mut client = GenerateServiceClient::new(channel(&server.grpc).await);
+    let mut request = Request::new(endless());
+    // As clients in other languages send it; tonic's own timer would fire on this side as well.
+    request.metadata_mut().insert("grpc-timeout", "300m".parse().expect("a value"));
+    let mut stream = client.generate(request).await.expect("a stream").into_inner();
+    let mut tokens = 0;
+    let status = loop {
+        match stream.message().await {
+            Ok(Some(response)) => {
+                if let Some(Event::Tokens(delta)) = response.event {
+                    tokens += delta.tokens.len();
+                }
+            }
+            Ok(None) => panic!("{tokens} tokens came before the deadline"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    assert!(tokens > 0, "it was on its way");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_is_refused_with_a_hint() {
+    let server = nano().await;
+    let mut client = GenerateServiceClient::new(channel(&server.grpc).await);
+    let mut streams = Vec::new();
+    let status = loop {
+        // Eight run and 64 wait.
+        assert!(streams.len() < 200, "nobody was refused");
+        match client.generate(endless()).await {
+            Ok(stream) => streams.push(stream),
+            Err(status) => break status,
+        }
+    };
+    assert!(streams.len() >= 72, "{} were taken", streams.len());
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    let retry = status.get_error_details().retry_info().expect("a hint").retry_delay;
+    assert_eq!(retry, Some(Duration::from_secs(1)));
+    drop(streams);
+    // There is room again once those who left are noticed.
+    let limits = Some(Limits { max_tokens: Some(3), ..Limits::default() });
+    for _ in 0..200 {
+        if client.generate(GenerateRequest { limits, ..endless() }).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("still refused");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_is_sent_again_is_found_as_it_was_said() {
+    let server = nano().await;
+    let mut texts = TokenizerServiceClient::new(channel(&server.grpc).await);
+    let question = json!({ "role": "user", "content": "What is 4 + 5?" });
+    let ask = |messages: Vec<Value>, bias: &Value| {
+        let body = json!({ "messages": messages, "logit_bias": bias, "temperature": 0 });
+        let address = server.http;
+        async move {
+            let body = body.to_string();
+            let reply = http(address, "POST", "/v1/chat/completions", body.as_bytes()).await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+            reply.json()
+        }
+    };
+    // What it says unhindered, it must spell otherwise.
+    let free = ask(vec![question.clone()], &json!({})).await;
+    let message = &free["choices"][0]["message"];
+    let mut bias = json!({});
+    for part in ["reasoning_content", "content"] {
+        let text = message[part].as_str().expect("a text").to_owned();
+        let request = TokenizeRequest { text, ..TokenizeRequest::default() };
+        for id in texts.tokenize(request).await.expect("tokens").into_inner().ids {
+            let ids = muse_proto::v1::DetokenizeRequest { ids: vec![id], ..Default::default() };
+            let spelled = texts.detokenize(ids).await.expect("bytes").into_inner().bytes;
+            if spelled.len() > 1 {
+                bias[id.to_string()] = json!(-100);
+            }
+        }
+    }
+    assert!(bias.as_object().expect("a map").len() > 2, "{bias}");
+    let first = ask(vec![question.clone()], &bias).await;
+    assert_eq!(first["choices"][0]["finish_reason"], "stop", "{first}");
+    let answer = first["choices"][0]["message"].clone();
+    let next = json!({ "role": "user", "content": "And 5 + 6?" });
+    let second = ask(vec![question, answer, next], &json!({})).await;
+    let count = |reply: &Value, key: &str| reply["usage"][key].as_u64().expect("a number");
+    let said = count(&first, "prompt_tokens") + count(&first, "completion_tokens");
+    let cached = &second["usage"]["prompt_tokens_details"]["cached_tokens"];
+    // All rows of the first turn; the last token said was never run.
+    assert_eq!(cached.as_u64(), Some(said - 1), "{second}");
+}
