@@ -1,11 +1,11 @@
 //! Measures the engine under load: aggregate tokens a second at 1, 8 and 32 sequences, drafting
 //! always, never and by the engine's choice in turn, and on muse-nano the accepted lengths by kind
-//! of text. `load [--model PATH [--draft PATH]] [--tokens N] [--rounds N] [--threads N]`; without a model it takes
-//! muse-nano, for a model without a drafter one that replays what the model says.
+//! of text. `load [--model PATH [--draft PATH]] [--tokens N] [--rounds N] [--threads N]`; without a
+//! model it takes muse-nano, for a model without a drafter one that replays what the model says.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use muse_core::contract::{Done, Drafter, KvType, SeqId, Target, TextSpec, Token, WeightSource};
@@ -132,8 +132,8 @@ impl Bench {
         Ok(Self { engine, script, submitted: 0 })
     }
 
-    /// Runs requests to their end. Returns how long all took and what each heard.
-    fn run(&mut self, asks: &[Ask]) -> Result<(Duration, Vec<Heard>)> {
+    /// Runs requests to their end. Returns what each heard.
+    fn run(&mut self, asks: &[Ask]) -> Result<Vec<Heard>> {
         let clock = Instant::now();
         let vocab = self.engine.limits().vocab;
         let mut clients: Vec<Client> = Vec::new();
@@ -145,9 +145,8 @@ impl Bench {
             clients.push(client);
         }
         while self.engine.step(&|| clock.elapsed())? {}
-        let took = clock.elapsed();
         let heard = |client: &Client| client.lock().expect("no panic").clone();
-        Ok((took, clients.iter().map(heard).collect()))
+        Ok(clients.iter().map(heard).collect())
     }
 
     fn random_ask(&self, seed: u64, tokens: u32) -> Ask {
@@ -161,9 +160,11 @@ impl Bench {
         for together in TOGETHER {
             let ask = |i| Ask { max_draft: Some(0), ..self.random_ask(i, tokens) };
             let asks: Vec<Ask> = (1..=together as u64).map(ask).collect();
-            let (took, heard) = self.run(&asks)?;
-            let said: u32 = heard.iter().map(|heard| heard.done[0].usage.completion).sum();
-            let rate = f64::from(said) / took.as_secs_f64();
+            let heard = self.run(&asks)?;
+            // Prompts are read in one step; from then on all of them decode.
+            let said: u32 = heard.iter().map(|heard| heard.done[0].usage.completion - 1).sum();
+            let took = heard.iter().map(|heard| heard.done[0].timings.decode).max();
+            let rate = f64::from(said) / took.unwrap_or_default().as_secs_f64();
             if together == 1 {
                 single = rate;
             }
@@ -182,7 +183,7 @@ impl Bench {
     fn choose_on_replays(&mut self, tokens: u32, rounds: usize) -> Result<()> {
         let ask = self.random_ask(1, tokens);
         let plain = Ask { max_draft: Some(0), ..ask.clone() };
-        let (_, heard) = self.run(std::slice::from_ref(&plain))?;
+        let heard = self.run(std::slice::from_ref(&plain))?;
         let Some(script) = self.script.clone() else {
             return self.compare("the drafter", &[ask], rounds);
         };
@@ -201,7 +202,7 @@ impl Bench {
             for ((&(_, max_draft), rates), kept) in MODES.iter().zip(&mut rates).zip(&mut kept) {
                 let (mut tokens, mut seconds) = (0, 0.0);
                 for ask in asks {
-                    let (_, heard) = self.run(&[Ask { max_draft, ..ask.clone() }])?;
+                    let heard = self.run(&[Ask { max_draft, ..ask.clone() }])?;
                     let Done { usage, timings, .. } = &heard[0].done[0];
                     tokens += usage.completion - 1;
                     seconds += timings.decode.as_secs_f64();
@@ -232,7 +233,7 @@ impl Bench {
             let of_kind = chats.iter().filter(|chat| names.contains(&chat.name.as_str()));
             let whole = |ask| Ask { max_draft: Some(WIDTH as u32), ..ask };
             let asks: Vec<Ask> = of_kind.map(|chat| whole(talk(chat.prompt.clone()))).collect();
-            let (_, heard) = self.run(&asks)?;
+            let heard = self.run(&asks)?;
             let accepted: Vec<u32> =
                 heard.iter().flat_map(|heard| heard.done[0].usage.accepted.clone()).collect();
             let (verifies, kept) = (accepted.len(), accepted.iter().sum::<u32>());
