@@ -122,7 +122,8 @@ fn a_disturbed_clock_misleads_little() {
         let (_, never) = run(&setup, &asks(Some(0)), 1);
         for seed in 0..4 {
             // One look in ten comes up to 20 ms late, as beside other work on the same cores.
-            let lost = |n| if mix(seed, n) % 10 == 0 { mix(n, seed) % 20_000 } else { 0 };
+            let late = |n| mix(seed, n).is_multiple_of(10);
+            let lost = |n| if late(n) { mix(n, seed) % 20_000 } else { 0 };
             let (_, adaptive) = run_disturbed(&setup, &asks(None), 1, &lost);
             let share = adaptive.as_secs_f64() / always.min(never).as_secs_f64();
             println!("{name}, {seed}: always {always:?}, never {never:?}, adaptive {share:.3}");

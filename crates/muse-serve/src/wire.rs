@@ -177,6 +177,8 @@ fn join<B: Backend>(
     let rounded = read.zip(options.weights).map(|(drafter, mix)| Rounded::new(drafter, mix));
     let guesser = rounded.as_ref().map(|drafter| drafter as &dyn WeightSource).or(read);
     let sizes = Sizes::fit(text, source, guesser, options)?;
+    // Before the long load, which may show the plan to be wrong.
+    tracing::info!("memory plan: {}", sizes.plan);
     // The drafter goes first: that it belongs to another model should show before the long load.
     let drafter = match guesser {
         Some(drafter) => {

@@ -30,7 +30,6 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     let model = command.config.model(&command.model)?;
     let loaded =
         load(&LoadOptions { most_parallel: MOST_PARALLEL, token_gap: Some(token_gap), ..model })?;
-    info!("memory plan: {}", loaded.plan);
     let app = Arc::new(loaded.start(on_failure())?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
