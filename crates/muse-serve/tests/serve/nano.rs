@@ -210,11 +210,14 @@ async fn http_says_what_the_reference_says() {
 async fn grpc_says_what_the_reference_says_alone_and_beside_others() {
     let server = nano().await;
     let cases: Vec<Arc<Case>> = Case::all().into_iter().map(Arc::new).collect();
+    let mut drafted = 0;
     for case in &cases {
         let usage = case.check_grpc(&server.grpc).await;
         assert_eq!(usage.reasoning_tokens == 0, case.reasoning.is_empty(), "{}", case.name);
-        assert!(usage.drafted_tokens > 0, "{}: the drafter is on", case.name);
+        drafted += usage.drafted_tokens;
     }
+    // How many each gets depends on what was measured: a short answer may get none.
+    assert!(drafted > 0, "the drafter is on");
     let together = cases.iter().map(|case| {
         let (case, url) = (case.clone(), server.grpc.clone());
         tokio::spawn(async move { case.check_grpc(&url).await })
