@@ -1,5 +1,6 @@
 //! How fast answers are heard: megabytes of plain answer, of reasoning beside declared tools, and
-//! of a call, in large chunks and token by token. `--smoke` only shows that it runs.
+//! of a call, in large chunks and token by token. Times are those on a core:
+//! what waits for other programs is not counted. `--smoke` only shows that it runs.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -106,13 +107,25 @@ fn drop_heard(out: &mut Vec<Heard>) {
 fn best(rounds: Duration, mut call: impl FnMut()) -> f64 {
     let (started, mut best) = (Instant::now(), f64::INFINITY);
     loop {
-        let round = Instant::now();
+        let round = (Instant::now(), worked());
         call();
-        best = best.min(round.elapsed().as_secs_f64());
+        let seconds = match (round.1, worked()) {
+            (Some(before), Some(after)) => (after - before).as_secs_f64(),
+            _ => round.0.elapsed().as_secs_f64(),
+        };
+        best = best.min(seconds);
         if started.elapsed() >= rounds {
             return best;
         }
     }
+}
+
+/// How long this thread had a core, where the system tells.
+fn worked() -> Option<Duration> {
+    // The system counts up to the last time it looked at the thread: give way, and it looks.
+    std::thread::yield_now();
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    told.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 fn rate(text: &str, seconds: f64) -> f64 {

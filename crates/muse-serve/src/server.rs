@@ -1,12 +1,11 @@
 //! The server: listens for gRPC and HTTP, and leaves in good order.
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::transport::server::TcpIncoming;
@@ -34,16 +33,19 @@ pub struct ServeOptions {
     pub max_message_bytes: usize,
     /// How long running requests may take to finish when the server drains.
     pub drain: Duration,
+    /// How long an HTTP connection may take to send the head of a request, or stay without one.
+    pub silence: Duration,
 }
 
 impl Default for ServeOptions {
-    /// Loopback, the usual ports, 64 MiB, 30 seconds.
+    /// Loopback, the usual ports, 64 MiB, 30 seconds to drain and a minute of silence.
     fn default() -> Self {
         Self {
             grpc: SocketAddr::from(([127, 0, 0, 1], 50051)),
             http: SocketAddr::from(([127, 0, 0, 1], 8080)),
             max_message_bytes: 64 << 20,
             drain: Duration::from_secs(30),
+            silence: Duration::from_secs(60),
         }
     }
 }
@@ -101,12 +103,8 @@ impl Server {
                 closed(closing.clone()),
             );
         let router = http::router(service.clone(), options.max_message_bytes);
-        let http = http.tap_io(|socket| {
-            // Without it, replies only come later.
-            let _ = socket.set_nodelay(true);
-        });
-        let http = axum::serve(http, router).with_graceful_shutdown(closed(closing));
-        let (mut grpc, mut http) = (tokio::spawn(grpc), tokio::spawn(http.into_future()));
+        let http = http::serve(http, router, options.silence, closed(closing));
+        let (mut grpc, mut http) = (tokio::spawn(grpc), tokio::spawn(http));
         let failed = tokio::select! {
             () = shutdown => None,
             ended = &mut grpc => Some(("gRPC", format!("{ended:?}"))),

@@ -156,6 +156,19 @@ fn name_of(path: &Path) -> String {
     name.map_or_else(|| "muse".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
+/// Refuses to draft more than the drafter can.
+fn check_draft(most: Option<u32>, width: u32) -> Result<()> {
+    let advice = match (most, width) {
+        (Some(1..), 0) => "there is no drafter; name one with --draft".to_owned(),
+        (Some(most), _) if most > width => {
+            format!("the drafter guesses at most {width} tokens; give 0 to {width}")
+        }
+        _ => return Ok(()),
+    };
+    let most = most.unwrap_or_default();
+    Err(Error::Invalid(format!("--max-draft is {most}, but {advice}")))
+}
+
 fn join<B: Backend>(
     backend_name: &str,
     backend: B,
@@ -188,6 +201,8 @@ fn join<B: Backend>(
         }
         None => None,
     };
+    let draft_width = drafter.as_ref().map_or(0, |drafter| drafter.width() as u32);
+    check_draft(options.max_draft, draft_width)?;
     let taps = drafter.as_ref().map_or(Vec::new(), |drafter| drafter.layers().to_vec());
     let target = {
         let mut progress = |done, total| progress("loading the model", done, total);
@@ -212,7 +227,6 @@ fn join<B: Backend>(
         }
         None => None,
     };
-    let draft_width = drafter.as_ref().map_or(0, |drafter| drafter.width() as u32);
     let card = ModelCard {
         name: files.name.clone(),
         architecture: "muse-glimmer".to_owned(),
@@ -221,7 +235,7 @@ fn join<B: Backend>(
         parameters: text_tensors(source).map(|tensor| (tensor.rows * tensor.cols) as u64).sum(),
         formats: formats(source),
         backend: backend_name.to_owned(),
-        draft_width: options.max_draft.map_or(draft_width, |most| most.min(draft_width)),
+        draft_width: options.max_draft.unwrap_or(draft_width),
         loaded_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
     };
     Ok(Loaded {

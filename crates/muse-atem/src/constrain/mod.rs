@@ -5,18 +5,21 @@
 mod budget;
 mod grammar;
 mod native;
+mod shape;
 mod trie;
 mod value;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{Matcher, ParserFactory};
-use muse_core::contract::{Constraint, Conversation};
+use muse_core::contract::{Constraint, Conversation, Tokenizer as _};
 use muse_core::{Error, Result};
 
+use crate::mark::Mark;
 use crate::request::{ResponseFormat, ToolChoice};
 use crate::tokenizer::Tokenizer;
 use grammar::GrammarConstraint;
@@ -63,6 +66,9 @@ pub struct Grammars {
     factory: ParserFactory,
     tokenizer: Arc<Tokenizer>,
     cache: Mutex<Cache>,
+    /// Held while compiling: one grammar at a time leaves the other cores to the model.
+    compiling: Mutex<()>,
+    compiled: AtomicU64,
 }
 
 #[derive(Default)]
@@ -85,8 +91,20 @@ impl Grammars {
         factory.quiet();
         let limits = factory.limits_mut();
         limits.max_grammar_size = 200_000;
+        limits.max_lexer_states = 50_000;
         limits.verbose_errors = false;
-        Ok(Self { factory, tokenizer, cache: Mutex::default() })
+        Ok(Self {
+            factory,
+            tokenizer,
+            cache: Mutex::default(),
+            compiling: Mutex::default(),
+            compiled: AtomicU64::new(0),
+        })
+    }
+
+    /// How many grammars were compiled; what was kept from before is not compiled again.
+    pub fn compiled(&self) -> u64 {
+        self.compiled.load(Ordering::Relaxed)
     }
 
     /// The constraint of a turn; none when everything is allowed.
@@ -108,7 +126,6 @@ impl Grammars {
         Ok(Some(Box::new(GrammarConstraint::new(matcher))))
     }
 
-    /// Whether `schema` can be honoured; the error says what cannot.
     fn compile(&self, turn: String, answer: &AnswerRule) -> Result<Matcher> {
         let part = match answer {
             AnswerRule::Regex(text) | AnswerRule::Lark(text) => text.as_str(),
@@ -124,6 +141,12 @@ impl Grammars {
         if let Some(found) = self.lock().compiled.get(&key) {
             return Ok(found.deep_clone());
         }
+        let _turn = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever was before may have asked for the same.
+        if let Some(found) = self.lock().compiled.get(&key) {
+            return Ok(found.deep_clone());
+        }
+        self.compiled.fetch_add(1, Ordering::Relaxed);
         let mut grammars = vec![GrammarWithLexer::from_lark(turn)];
         let named = |grammar: GrammarWithLexer| GrammarWithLexer {
             name: Some(native::ANSWER.to_owned()),
@@ -141,8 +164,24 @@ impl Grammars {
         if let Some(fault) = matcher.get_error() {
             return Err(refused(answer, &fault));
         }
+        self.try_answer(&matcher).map_err(|fault| refused(answer, &fault))?;
         self.lock().put(key, matcher.deep_clone());
         Ok(matcher)
+    }
+
+    /// Follows a new grammar to where its answer begins. What leads nowhere or is too much to
+    /// follow shows there, and here it costs nobody but the one who asked.
+    fn try_answer(&self, matcher: &Matcher) -> std::result::Result<(), String> {
+        let mut answer = matcher.deep_clone();
+        let mut header = Vec::new();
+        self.tokenizer.encode(" to=user", &mut header);
+        header.extend(self.tokenizer.control(Mark::Message.text()));
+        let header: Vec<u32> = header.iter().map(|token| token.0).collect();
+        // Another turn begins with a call, or its header was committed already.
+        if answer.validate_tokens(&header).map_err(|fault| fault.to_string())? == header.len() {
+            answer.consume_tokens(&header).map_err(|fault| fault.to_string())?;
+        }
+        answer.compute_mask_or_eos().map(drop).map_err(|fault| fault.to_string())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
@@ -164,16 +203,13 @@ impl Cache {
     }
 }
 
-/// The fault of a grammar in the words of its compiler, with the field it is about.
+/// The fault of a grammar in the words of its compiler.
 fn refused(answer: &AnswerRule, fault: &str) -> Error {
-    let what = match answer {
-        AnswerRule::JsonSchema(schema) => {
-            let keyword = value::refused_keyword(schema, fault);
-            return Error::Invalid(format!("the JSON schema cannot be honoured{keyword}: {fault}"));
-        }
-        AnswerRule::Regex(_) => "the regular expression",
-        AnswerRule::Lark(_) => "the grammar",
-        _ => "the schema of a tool",
+    let (what, fault) = match answer {
+        AnswerRule::Regex(_) => ("the regular expression", value::complaint(fault)),
+        AnswerRule::Lark(_) => ("the grammar", fault.to_owned()),
+        AnswerRule::JsonSchema(_) => ("the JSON schema", value::complaint(fault)),
+        _ => ("the schema of a tool", value::complaint(fault)),
     };
     Error::Invalid(format!("{what} cannot be honoured: {fault}"))
 }

@@ -6,8 +6,9 @@ use muse_core::contract::{Conversation, Token, Tokenizer, Tool};
 use muse_core::{Error, Result};
 
 use super::AnswerRule;
+use super::shape;
 use super::value::{self, Values};
-use crate::json::Json;
+use crate::json::{Json, follow};
 use crate::mark::Mark;
 use crate::request::ToolChoice;
 
@@ -134,6 +135,9 @@ fn body(answer: &AnswerRule, out: &mut String) -> Result<()> {
         AnswerRule::JsonSchema(schema) => {
             let schema = Json::parse(schema)
                 .map_err(|e| Error::Invalid(format!("the schema is not JSON: {e}")))?;
+            shape::check(&schema).map_err(|fault| {
+                Error::Invalid(format!("the JSON schema cannot be honoured: {fault}"))
+            })?;
             value::answer_json(&schema)
         }
         AnswerRule::Regex(_) | AnswerRule::Lark(_) => format!("@{ANSWER}"),
@@ -150,35 +154,57 @@ fn body(answer: &AnswerRule, out: &mut String) -> Result<()> {
 
 /// A call of a tool with its parameters in the order of the schema, the optional ones or not.
 fn block(i: usize, tool: &Tool, values: &mut Values, out: &mut String) -> Result<()> {
-    let root = Json::parse(&tool.parameters).map_err(|e| {
-        Error::Invalid(format!("tool `{}`: parameters are not a JSON schema: {e}", tool.name))
-    })?;
-    let open = format!("<atem:function_calls>\n<atem:invoke name=\"{}\">\n", tool.name);
-    write!(out, "block_{i}: {}", literal(&open)).expect(STRING);
-    let required: Vec<&str> = root
-        .member("required")
-        .and_then(Json::as_array)
-        .unwrap_or_default()
-        .iter()
-        .filter_map(Json::as_str)
-        .collect();
-    let properties = root.member("properties").and_then(Json::as_object).unwrap_or_default();
+    let fault = |fault: String| Error::Invalid(format!("tool `{}`: {fault}", tool.name));
+    let root = Json::parse(&tool.parameters)
+        .map_err(|e| fault(format!("parameters are not a JSON schema: {e}")))?;
+    shape::check(&root).map_err(fault)?;
+    let object = arguments(&root, tool.strict).map_err(fault)?;
+    let list = |key| object.member(key).and_then(Json::as_array).unwrap_or_default();
+    let required: Vec<&str> = list("required").iter().filter_map(Json::as_str).collect();
+    let properties = object.member("properties").and_then(Json::as_object).unwrap_or_default();
     if let Some(missing) = required.iter().find(|key| !properties.iter().any(|(k, _)| k == *key)) {
-        return Err(Error::Invalid(format!(
-            "tool `{}`: `required` names `{missing}`, which `properties` does not declare",
-            tool.name
+        return Err(fault(format!(
+            "`required` names `{missing}`, which `properties` does not declare"
         )));
     }
+    let open = format!("<atem:function_calls>\n<atem:invoke name=\"{}\">\n", tool.name);
+    write!(out, "block_{i}: {}", literal(&open)).expect(STRING);
     for (key, schema) in properties {
-        let value = values.rule(schema, &root).map_err(|fault| {
-            Error::Invalid(format!("tool `{}`, parameter `{key}`: {fault}", tool.name))
-        })?;
+        if key.is_empty() || key.contains(['"', '<', '\n']) {
+            return Err(fault(format!(
+                "parameter {key:?} cannot be written in a call; use names without quotes, < and \
+                 line breaks"
+            )));
+        }
+        let value = values
+            .rule(schema, &root, tool.strict)
+            .map_err(|why| fault(format!("parameter `{key}`: {why}")))?;
         let open = literal(&format!("<atem:parameter name=\"{key}\">"));
         let optional = if required.contains(&key.as_str()) { "" } else { "?" };
         write!(out, " ( {open} {value} ){optional}").expect(STRING);
     }
     writeln!(out, " {}", literal("</atem:invoke>\n</atem:function_calls>")).expect(STRING);
     Ok(())
+}
+
+/// Where a schema of arguments declares them: itself, or what it refers to. `strict` when what
+/// parameters one by one cannot keep is refused.
+fn arguments(root: &Json, strict: bool) -> Result<&Json, String> {
+    const WHOLE: [&str; 7] =
+        ["anyOf", "oneOf", "allOf", "const", "enum", "minProperties", "maxProperties"];
+    let mut schema = root;
+    for _ in 0..value::MAX_DEPTH {
+        if let Some(keyword) = WHOLE.iter().find(|key| schema.member(key).is_some())
+            && strict
+        {
+            return Err(format!("keyword `{keyword}` over all arguments is not supported"));
+        }
+        match schema.member("$ref").and_then(|target| follow(target, root)) {
+            Some(target) => schema = target,
+            None => return Ok(schema),
+        }
+    }
+    Err(format!("`$ref` leads on for more than {} steps", value::MAX_DEPTH))
 }
 
 /// A text as the grammar quotes it.

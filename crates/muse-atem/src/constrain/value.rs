@@ -9,7 +9,10 @@ use crate::json::{Json, Number};
 const CLOSER: &str = "</atem:parameter>\n";
 
 /// How deep unions and references of a schema are followed.
-const MAX_DEPTH: usize = 16;
+pub(super) const MAX_DEPTH: usize = 16;
+
+/// The most ways to write one value.
+const MAX_WAYS: usize = 4096;
 
 /// How the template separates: nothing to choose, so that output stays short and history equal.
 const NATIVE: &str = r#"{"whitespace_flexible":false,"item_separator":", ","key_separator":": "}"#;
@@ -31,52 +34,85 @@ impl Values {
         &self.rules
     }
 
-    /// The grammar of a value that fits `schema`, its closing tag included.
-    pub(super) fn rule(&mut self, schema: &Json, root: &Json) -> Result<String, String> {
+    /// The grammar of a value that fits `schema`, its closing tag included. `strict` when formats
+    /// that are not known here are refused, not passed over.
+    pub(super) fn rule(
+        &mut self,
+        schema: &Json,
+        root: &Json,
+        strict: bool,
+    ) -> Result<String, String> {
         let mut ways = Vec::new();
-        self.ways(schema, root, 0, &mut ways)?;
-        if ways.is_empty() {
-            return Err("the schema allows no value at all".to_owned());
+        self.ways(schema, &Frame { root, strict }, 0, &mut ways)?;
+        match ways.len() {
+            0 => Err("the schema allows no value at all".to_owned()),
+            count if count > MAX_WAYS => {
+                Err(format!("`enum` or `anyOf` of {count} values, at most {MAX_WAYS}"))
+            }
+            _ => Ok(format!("( {} )", ways.join(" | "))),
         }
-        Ok(format!("( {} )", ways.join(" | ")))
     }
 
     fn ways(
         &mut self,
         schema: &Json,
-        root: &Json,
+        frame: &Frame<'_>,
         depth: usize,
         ways: &mut Vec<String>,
     ) -> Result<(), String> {
         if depth > MAX_DEPTH {
             return Err(format!("`$ref` or `anyOf` nested deeper than {MAX_DEPTH} levels"));
         }
-        if let Some(target) = schema.member("$ref") {
-            let target = crate::json::follow(target, root)
-                .ok_or_else(|| format!("`$ref` {} points nowhere", target.to_compact()))?;
-            return self.ways(target, root, depth + 1, ways);
-        }
-        if let Some(value) = schema.member("const") {
-            ways.push(bare(value));
+        // The rest only adds to what is too much already.
+        if ways.len() > MAX_WAYS {
             return Ok(());
         }
-        if let Some(values) = schema.member("enum").and_then(Json::as_array) {
-            ways.extend(values.iter().map(bare));
+        if *schema == Json::Bool(false) {
             return Ok(());
         }
-        for key in ["anyOf", "oneOf"] {
-            if let Some(branches) = schema.member(key).and_then(Json::as_array) {
-                return branches
-                    .iter()
-                    .try_for_each(|branch| self.ways(branch, root, depth + 1, ways));
+        let allowed = ["$ref", "const", "enum", "anyOf", "oneOf", "allOf"];
+        let Some((choice, value)) =
+            allowed.iter().find_map(|key| Some((*key, schema.member(key)?)))
+        else {
+            return self.typed(schema, frame, ways);
+        };
+        if let Some(way) = whole_json(schema, choice, frame.root) {
+            ways.extend(way);
+            return Ok(());
+        }
+        alone(schema, choice)?;
+        if schema.member("nullable").and_then(Json::as_bool) == Some(true) {
+            ways.push(bare(&Json::Null));
+        }
+        let values = value.as_array().unwrap_or_default();
+        match choice {
+            "$ref" => {
+                let target = crate::json::follow(value, frame.root)
+                    .ok_or_else(|| format!("`$ref` {} points nowhere", value.to_compact()))?;
+                self.ways(target, frame, depth + 1, ways)
             }
+            "const" => {
+                ways.push(bare(value));
+                Ok(())
+            }
+            "enum" => {
+                ways.extend(values.iter().filter(|value| of_type(schema, value)).map(bare));
+                Ok(())
+            }
+            "allOf" if values.len() != 1 => {
+                Err("`allOf` of several schemas is not supported here".to_owned())
+            }
+            _ => values.iter().try_for_each(|branch| self.ways(branch, frame, depth + 1, ways)),
         }
-        if let Some(parts) = schema.member("allOf").and_then(Json::as_array) {
-            let [part] = parts else {
-                return Err("`allOf` of several schemas is not supported here".to_owned());
-            };
-            return self.ways(part, root, depth + 1, ways);
-        }
+    }
+
+    /// The ways of a schema that is no choice of others.
+    fn typed(
+        &mut self,
+        schema: &Json,
+        frame: &Frame<'_>,
+        ways: &mut Vec<String>,
+    ) -> Result<(), String> {
         let Some(kind) = schema.member("type") else {
             ways.push(self.text());
             return Ok(());
@@ -84,8 +120,8 @@ impl Values {
         let kinds = kind.as_array().unwrap_or(std::slice::from_ref(kind));
         for kind in kinds.iter().filter_map(Json::as_str) {
             let way = match kind {
-                "string" => self.string(schema)?,
-                kind => format!("{} {}", json(schema, kind, root), literal(CLOSER)),
+                "string" => self.string(schema, frame.strict)?,
+                kind => format!("{} {}", json(schema, kind, frame.root), literal(CLOSER)),
             };
             ways.push(way);
         }
@@ -96,37 +132,42 @@ impl Values {
     }
 
     /// A string with what the schema says of it.
-    fn string(&mut self, schema: &Json) -> Result<String, String> {
+    fn string(&mut self, schema: &Json, strict: bool) -> Result<String, String> {
         let length =
             |key: &str| schema.member(key).and_then(Json::as_number).and_then(Number::to_u64);
         let (least, most) = (length("minLength"), length("maxLength"));
-        let pattern = schema.member("pattern").and_then(Json::as_str);
-        let expression = match pattern {
-            None if least.is_none() && most.is_none() => return Ok(self.text()),
-            None => {
-                let most = most.map(|most| most.to_string()).unwrap_or_default();
-                format!("(?s:.{{{},{most}}})", least.unwrap_or(0))
+        let mut all: Vec<(&str, String)> = Vec::new();
+        if least.is_some() || most.is_some() {
+            let most = most.map(|most| most.to_string()).unwrap_or_default();
+            let sized = format!("(?s:.{{{},{most}}})", least.unwrap_or(0));
+            all.push((if least.is_some() { "minLength" } else { "maxLength" }, sized));
+        }
+        if let Some(pattern) = schema.member("pattern").and_then(Json::as_str) {
+            all.push(("pattern", anchored(pattern)));
+        }
+        if let Some(name) = schema.member("format").and_then(Json::as_str) {
+            match format_expression(name) {
+                Some(expression) => all.push(("format", expression.to_owned())),
+                None if strict => return Err(format!("`format` {name:?} is not supported here")),
+                None => {}
             }
-            Some(_) if least.is_some() || most.is_some() => {
-                return Err(
-                    "`pattern` beside `minLength` or `maxLength` is not supported".to_owned()
-                );
-            }
-            Some(pattern) => anchored(pattern),
-        };
-        check(&expression).map_err(|fault| match pattern {
-            Some(_) => format!("`pattern` is not supported: {fault}"),
-            None => format!("`minLength` or `maxLength` is not supported: {fault}"),
-        })?;
+        }
+        if all.is_empty() {
+            return Ok(self.text());
+        }
+        let mut rule = String::new();
+        for (keyword, expression) in &all {
+            check(expression).map_err(|fault| format!("`{keyword}` is not supported: {fault}"))?;
+            write!(rule, "/{}/ & ", llguidance::regex_to_lark(expression, "")).expect(STRING);
+        }
         self.count += 1;
         let name = format!("VALUE_{}", self.count);
         writeln!(
             self.rules,
-            "{name}: ( /{}/ & ~/(?s:.*)<\\/atem:parameter>(?s:.*)/ ) {}",
-            llguidance::regex_to_lark(&expression, ""),
+            "{name}: ( {rule}~/(?s:.*)<\\/atem:parameter>(?s:.*)/ ) {}",
             literal(CLOSER)
         )
-        .expect("a String takes all");
+        .expect(STRING);
         Ok(name)
     }
 
@@ -140,13 +181,81 @@ impl Values {
     }
 }
 
+const STRING: &str = "a String takes all";
+
+/// What the values of one tool have in common.
+struct Frame<'a> {
+    root: &'a Json,
+    strict: bool,
+}
+
+/// A schema that is a choice and says more beside, as JSON: only strings are written differently,
+/// so that what its types rule them out of can be honoured as a whole.
+fn whole_json(schema: &Json, choice: &str, root: &Json) -> Option<Vec<String>> {
+    let kinds = schema.member("type").filter(|_| matches!(choice, "anyOf" | "oneOf" | "allOf"))?;
+    let kinds = kinds.as_array().unwrap_or(std::slice::from_ref(kinds));
+    let kinds: Vec<&str> = kinds.iter().filter_map(Json::as_str).collect();
+    let way = |kind: &&str| format!("{} {}", json(schema, kind, root), literal(CLOSER));
+    (!kinds.contains(&"string")).then(|| kinds.iter().map(way).collect())
+}
+
+/// Refuses keywords beside a choice that would be lost.
+fn alone(schema: &Json, choice: &str) -> Result<(), String> {
+    let typed = matches!(choice, "enum" | "const");
+    let binds = |key: &&(String, Json)| {
+        super::shape::binds(&key.0) && key.0 != choice && !(typed && key.0 == "type")
+    };
+    match schema.as_object().unwrap_or_default().iter().find(binds) {
+        Some((key, _)) => Err(format!("`{key}` beside `{choice}` is not supported here")),
+        None => Ok(()),
+    }
+}
+
+/// Whether a value is of a type that the schema names, if it names any.
+fn of_type(schema: &Json, value: &Json) -> bool {
+    let Some(kinds) = schema.member("type") else { return true };
+    let kinds = kinds.as_array().unwrap_or(std::slice::from_ref(kinds));
+    kinds.iter().filter_map(Json::as_str).any(|kind| match (kind, value) {
+        ("null", Json::Null)
+        | ("boolean", Json::Bool(_))
+        | ("number", Json::Number(_))
+        | ("string", Json::String(_))
+        | ("array", Json::Array(_))
+        | ("object", Json::Object(_)) => true,
+        ("integer", Json::Number(number)) => number.to_f64().fract() == 0.0,
+        _ => false,
+    })
+}
+
+/// The expression of a format that a bare string can be held to.
+fn format_expression(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "date" => "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])",
+        "time" => {
+            "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+        }
+        "date-time" => {
+            "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+        }
+        "uuid" => "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
+        "email" => {
+            "[A-Za-z0-9._%+-]+@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+"
+        }
+        "ipv4" => {
+            "((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+        }
+        _ => return None,
+    })
+}
+
 /// An expression that matches the whole text when `pattern` matches somewhere in it.
 fn anchored(pattern: &str) -> String {
     let (open, rest) = match pattern.strip_prefix('^') {
         Some(rest) => ("", rest),
         None => ("(?s:.*)", pattern),
     };
-    match rest.strip_suffix('$').filter(|rest| !rest.ends_with('\\')) {
+    let escapes = |rest: &&str| rest.bytes().rev().take_while(|byte| *byte == b'\\').count();
+    match rest.strip_suffix('$').filter(|rest| escapes(rest) % 2 == 0) {
         Some(rest) => format!("{open}({rest})"),
         None => format!("{open}({rest})(?s:.*)"),
     }
@@ -194,15 +303,25 @@ fn with_options(mut members: Vec<(String, Json)>, options: &str) -> String {
     format!("%json {}", Json::object(members).to_compact())
 }
 
-/// The keyword a compiler's complaint is about, when it does not say so itself: the one of the
-/// schema that its complaint can only mean.
-pub(super) fn refused_keyword(schema: &str, fault: &str) -> String {
-    const TELLING: [(&str, &str); 3] =
-        [("regex", "pattern"), ("look", "pattern"), ("reference", "$ref")];
-    let quoted = |keyword: &str| schema.contains(&format!("\"{keyword}\""));
-    let fault = fault.to_lowercase();
-    match TELLING.iter().find(|(word, keyword)| fault.contains(word) && quoted(keyword)) {
-        Some((_, keyword)) => format!(" (keyword `{keyword}`)"),
-        None => String::new(),
+/// What a compiler complains of a schema, with the keyword it is about where that goes without
+/// saying so.
+pub(super) fn complaint(fault: &str) -> String {
+    const TELLING: [(&str, &str); 8] = [
+        ("noextensionbias", "`$ref` that leads back to itself, or others that leave no value"),
+        ("min/maxproperties", "`minProperties` or `maxProperties`"),
+        ("regex for", "`minimum` or `maximum`"),
+        ("regex", "`pattern` or `format`"),
+        ("look-around", "`pattern`"),
+        ("multiple of", "`multipleOf`"),
+        ("reference", "`$ref`"),
+        ("too large", "`anyOf`, `allOf` or `$ref`"),
+    ];
+    // Behind the first line stands the grammar of the whole turn, which the client did not write.
+    let line = fault.lines().next().unwrap_or_default();
+    let line = line.split_once("failed to compile JSON schema: ").map_or(line, |(_, why)| why);
+    let lower = line.to_lowercase();
+    match TELLING.iter().find(|(word, _)| lower.contains(word)) {
+        Some((_, keyword)) => format!("keyword {keyword}: {line}"),
+        None => line.to_owned(),
     }
 }

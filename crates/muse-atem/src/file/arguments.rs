@@ -44,27 +44,6 @@ pub(super) fn of(conversation: &Conversation) -> Result<(Json, char)> {
     Ok((guarded(plain, guard), guard))
 }
 
-/// Every part has its place in the prompt, or what was sent would be lost.
-pub(super) fn check_media(conversation: &Conversation, images: usize, videos: usize) -> Result<()> {
-    let parts = || {
-        conversation.turns.iter().flat_map(|turn| match turn {
-            Turn::System(content) | Turn::User(content) => content,
-            Turn::Assistant { content, .. } | Turn::Tool { content, .. } => content,
-        })
-    };
-    let sent = |kind: Part| parts().filter(|part| **part == kind).count();
-    for (name, sent, placed) in
-        [("pictures", sent(Part::Image), images), ("videos", sent(Part::Video), videos)]
-    {
-        if sent != placed {
-            return Err(Error::Invalid(format!(
-                "the conversation has {sent} {name}, the chat template placed {placed}"
-            )));
-        }
-    }
-    Ok(())
-}
-
 fn guarded(value: Json, guard: char) -> Json {
     let guard_text = |text: String| match text.contains('<') {
         true => text.replace('<', &format!("<{guard}")),

@@ -12,6 +12,7 @@ use muse_core::{Error, Result};
 use sha2::{Digest, Sha256};
 
 use crate::listen::TokenListener;
+use crate::render::check_media;
 
 /// Of the template that [`crate::render`] reproduces: length, and how its SHA-256 begins and ends.
 const NATIVE: (usize, &str, &str) = (9_992, "cfc67e5f", "78");
@@ -45,10 +46,7 @@ impl PromptTemplate for FileTemplate {
         let template = self.environment.get_template(NAME).map_err(|e| refused(&e))?;
         let text = template.render(environment::value(&arguments)).map_err(|e| refused(&e))?;
         let mut pieces = self.pieces(&text, guard);
-        let placed = |what: fn(&Piece) -> bool| pieces.iter().filter(|piece| what(piece)).count();
-        let images = placed(|piece| matches!(piece, Piece::Image(_)));
-        let videos = placed(|piece| matches!(piece, Piece::Video(_)));
-        arguments::check_media(conversation, images, videos)?;
+        check_media(conversation, &pieces)?;
         pieces.extend(conversation.tail.iter().cloned());
         Ok(join(pieces))
     }

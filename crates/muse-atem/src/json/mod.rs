@@ -144,6 +144,11 @@ pub(crate) fn quote(text: &str, out: &mut String) {
     print::string(text, out);
 }
 
+/// Appends `text` as it stands between the quotes of a JSON string.
+pub(crate) fn escape(text: &str, out: &mut String) {
+    print::escaped(text, out);
+}
+
 /// What a `$ref` within the same document points to.
 pub(crate) fn follow<'a>(target: &Json, root: &'a Json) -> Option<&'a Json> {
     let pointer = target.as_str()?.strip_prefix('#')?;

@@ -67,6 +67,12 @@ fn scalar(value: &Json, out: &mut String) {
 /// Appends `text` in quotes; only what JSON demands is escaped.
 pub(super) fn string(text: &str, out: &mut String) {
     out.push('"');
+    escaped(text, out);
+    out.push('"');
+}
+
+/// Appends `text` as it stands between the quotes of a string.
+pub(super) fn escaped(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find(|c: char| c == '"' || c == '\\' || c < ' ') {
         out.push_str(&rest[..at]);
@@ -83,5 +89,4 @@ pub(super) fn string(text: &str, out: &mut String) {
         rest = &rest[at + 1..];
     }
     out.push_str(rest);
-    out.push('"');
 }

@@ -26,6 +26,8 @@ struct Grown {
     parameters: usize,
     /// Bytes that went out of the next one, when it began to.
     partial: Option<usize>,
+    /// Whether the next one is a string, and may be null, once that was asked for.
+    string: Option<(bool, bool)>,
 }
 
 impl Growth {
@@ -42,7 +44,7 @@ impl Growth {
             if let Some(call) = self.call(invoke, to, single) {
                 let root = to.declared.schema(&call.name);
                 call.parameters(invoke, block, root, voice);
-                call.send("}", voice);
+                call.grow(voice, |arguments| arguments.push('}'));
             }
         }
         let Some((invoke, value)) = block.open() else { return };
@@ -74,6 +76,7 @@ impl Growth {
                     arguments: String::new(),
                     parameters: 0,
                     partial: None,
+                    string: None,
                 });
             }
         }
@@ -91,9 +94,8 @@ impl Growth {
                 Err(_) => call,
                 Ok(at) => {
                     let grown = &mut self.calls[at];
-                    let rest = call.arguments.strip_prefix(grown.arguments.as_str());
-                    if let Some(rest) = rest.map(str::to_owned) {
-                        grown.send(&rest, voice);
+                    if let Some(rest) = call.arguments.strip_prefix(grown.arguments.as_str()) {
+                        grown.grow(voice, |arguments| arguments.push_str(rest));
                     }
                     // A parameter that came twice went out twice; the last one counts to readers.
                     let arguments = std::mem::take(&mut grown.arguments);
@@ -106,10 +108,13 @@ impl Growth {
 }
 
 impl Grown {
-    fn send(&mut self, text: &str, voice: &mut Voice) {
-        if !text.is_empty() {
-            self.arguments.push_str(text);
-            voice.call_part(&self.id, &self.name, text);
+    /// Sends what `write` appends to the arguments.
+    fn grow(&mut self, voice: &mut Voice, write: impl FnOnce(&mut String)) {
+        let before = self.arguments.len();
+        write(&mut self.arguments);
+        let more = &self.arguments[before..];
+        if !more.is_empty() {
+            voice.call_part(&self.id, &self.name, more);
         }
     }
 
@@ -122,43 +127,48 @@ impl Grown {
         voice: &mut Voice,
     ) {
         if self.arguments.is_empty() {
-            self.send("{", voice);
+            self.grow(voice, |arguments| arguments.push('{'));
         }
         for (key, range) in invoke.parameters.iter().skip(self.parameters) {
             let value = &block.text()[range.clone()];
-            let text = match self.partial.take() {
-                Some(sent) => escaped(&value[sent..]) + "\"",
-                None => self.key(key) + &schema::typed(value, key, root).to_compact(),
-            };
-            self.send(&text, voice);
+            let (partial, is_first) = (self.partial.take(), self.parameters == 0);
+            self.grow(voice, |arguments| match partial {
+                Some(sent) => {
+                    json::escape(&value[sent..], arguments);
+                    arguments.push('"');
+                }
+                None => {
+                    begin(key, is_first, arguments);
+                    arguments.push_str(&schema::typed(value, key, root).to_compact());
+                }
+            });
             self.parameters += 1;
+            self.string = None;
         }
     }
 
     /// What is certain of the value that is open.
     fn value(&mut self, key: &str, sure: &str, root: Option<&Json>, voice: &mut Voice) {
-        let (string, null) = schema::is_string(key, root);
+        let (string, null) = *self.string.get_or_insert_with(|| schema::is_string(key, root));
         if !string || (null && "null".starts_with(sure)) {
             return;
         }
-        let (sent, begin) = match self.partial {
-            Some(sent) => (sent, String::new()),
-            None => (0, self.key(key) + "\""),
-        };
-        self.partial = Some(sure.len());
-        self.send(&(begin + &escaped(&sure[sent..])), voice);
-    }
-
-    fn key(&self, key: &str) -> String {
-        let mut text = if self.parameters > 0 { ",".to_owned() } else { String::new() };
-        json::quote(key, &mut text);
-        text + ":"
+        let (partial, is_first) = (self.partial.replace(sure.len()), self.parameters == 0);
+        self.grow(voice, |arguments| {
+            if partial.is_none() {
+                begin(key, is_first, arguments);
+                arguments.push('"');
+            }
+            json::escape(&sure[partial.unwrap_or(0)..], arguments);
+        });
     }
 }
 
-/// Text as it stands within a JSON string.
-fn escaped(text: &str) -> String {
-    let mut quoted = String::new();
-    json::quote(text, &mut quoted);
-    quoted[1..quoted.len() - 1].to_owned()
+/// Begins a member of an object.
+fn begin(key: &str, is_first: bool, arguments: &mut String) {
+    if !is_first {
+        arguments.push(',');
+    }
+    json::quote(key, arguments);
+    arguments.push(':');
 }

@@ -5,32 +5,34 @@ mod block;
 mod growth;
 mod header;
 mod id;
+mod letters;
+mod marks;
 mod names;
 mod schema;
 mod speech;
 mod stop;
 mod tag;
 mod turn;
-mod utf8;
 mod voice;
 mod work;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use muse_core::contract::{Channel, Conversation, Heard, Listener, Token, Tokenizer};
 
 use crate::mark::Mark;
+use letters::Letters;
+use marks::{Held, Split};
 use turn::Turn;
-use utf8::Letters;
 
 /// Hears an answer from its tokens: marks are tokens, the same letters are text.
 pub struct TokenListener {
     tokenizer: Arc<dyn Tokenizer>,
-    marks: HashMap<Token, Mark>,
+    /// The few tokens that are marks: a list is found through faster than a table.
+    marks: Vec<(Token, Mark)>,
     turn: Turn,
     letters: Letters,
     /// Bytes of the token that is heard.
@@ -64,8 +66,8 @@ impl TokenListener {
 impl Listener for TokenListener {
     fn hear(&mut self, token: Token, out: &mut Vec<Heard>) {
         let turn = &mut self.turn;
-        match self.marks.get(&token) {
-            Some(&mark) => {
+        match self.marks.iter().find(|(id, _)| *id == token) {
+            Some(&(_, mark)) => {
                 self.letters.flush(|text| turn.text(text));
                 turn.mark(mark);
                 self.channel = Channel::Frame;
@@ -73,6 +75,7 @@ impl Listener for TokenListener {
             None => {
                 self.bytes.clear();
                 self.tokenizer.decode(token, &mut self.bytes);
+                turn.expect(self.bytes.len());
                 self.letters.take(&self.bytes, |text| turn.text(text));
                 self.channel = turn.channel();
             }
@@ -95,10 +98,15 @@ impl Listener for TokenListener {
 /// Hears an answer from text in which marks are letters, as another engine streams it. Letters
 /// that spell a mark are structure where a mark can be.
 pub struct TextListener {
-    turn: Turn,
     letters: Letters,
+    marked: Marked,
+}
+
+/// A turn whose marks are found in its text.
+struct Marked {
+    turn: Turn,
     /// The beginning of what may become a mark.
-    held: String,
+    held: Held,
 }
 
 impl TextListener {
@@ -106,72 +114,49 @@ impl TextListener {
     /// themselves left out.
     pub fn new(conversation: &Conversation, stop: &[String]) -> Self {
         Self {
-            turn: Turn::new(conversation, stop, false),
             letters: Letters::default(),
-            held: String::new(),
+            marked: Marked { turn: Turn::new(conversation, stop, false), held: Held::default() },
         }
     }
 
     /// Takes text; appends what can be said for certain.
     pub fn hear(&mut self, text: &str, out: &mut Vec<Heard>) {
-        self.end_letter();
-        self.turn_text(text);
-        self.turn.drain(out);
+        let marked = &mut self.marked;
+        marked.turn.expect(text.len());
+        self.letters.flush(|text| marked.text(text));
+        marked.text(text);
+        marked.turn.drain(out);
     }
 
     /// Takes bytes of text, which need not end with a whole letter.
     pub fn hear_bytes(&mut self, bytes: &[u8], out: &mut Vec<Heard>) {
-        let mut letters = std::mem::take(&mut self.letters);
-        letters.take(bytes, |text| self.turn_text(text));
-        self.letters = letters;
-        self.turn.drain(out);
+        let marked = &mut self.marked;
+        marked.turn.expect(bytes.len());
+        self.letters.take(bytes, |text| marked.text(text));
+        marked.turn.drain(out);
     }
 
     /// The answer ended; settles what was held. `complete` when it was not cut.
     pub fn finish(&mut self, complete: bool, out: &mut Vec<Heard>) {
-        self.end_letter();
-        let held = std::mem::take(&mut self.held);
-        self.turn.finish(complete, &held);
-        self.turn.drain(out);
+        let marked = &mut self.marked;
+        self.letters.flush(|text| marked.text(text));
+        marked.turn.finish(complete, marked.held.take());
+        marked.turn.drain(out);
     }
 
     /// Whether the turn is over: what comes now is ignored.
     pub fn is_over(&self) -> bool {
-        self.turn.is_over()
+        self.marked.turn.is_over()
     }
+}
 
-    /// No more bytes belong to the letter that began.
-    fn end_letter(&mut self) {
-        let mut letters = std::mem::take(&mut self.letters);
-        letters.flush(|text| self.turn_text(text));
-    }
-
+impl Marked {
     /// Cuts text at marks.
-    fn turn_text(&mut self, text: &str) {
-        let joined;
-        let mut rest = text;
-        if !self.held.is_empty() {
-            self.held.push_str(text);
-            joined = std::mem::take(&mut self.held);
-            rest = &joined;
-        }
-        while let Some(at) = rest.find('<') {
-            work::looked_at(at + 1);
-            let candidate = &rest[at..];
-            if let Some(mark) = Mark::ALL.into_iter().find(|m| candidate.starts_with(m.text())) {
-                self.turn.text(&rest[..at]);
-                self.turn.mark(mark);
-                rest = &candidate[mark.text().len()..];
-            } else if Mark::ALL.iter().any(|mark| mark.text().starts_with(candidate)) {
-                self.turn.text(&rest[..at]);
-                self.held.push_str(candidate);
-                return;
-            } else {
-                self.turn.text(&rest[..=at]);
-                rest = &candidate[1..];
-            }
-        }
-        work::looked_at(rest.len());
-        self.turn.text(rest);
+    fn text(&mut self, text: &str) {
+        let Self { turn, held } = self;
+        held.split(text, |part| match part {
+            Split::Text(text) => turn.text(text),
+            Split::Mark(mark) => turn.mark(mark),
+        });
     }
 }

@@ -61,93 +61,122 @@ impl Hold {
         to: &Switches<'_>,
         speak: &mut dyn FnMut(&str),
     ) -> Step {
+        if !to.any() && matches!(self, Self::Nothing) {
+            work::looked_at(text.len());
+            speak_some(text, speak);
+            return Step::Done;
+        }
         let mut at = 0;
         while at < text.len() {
             let rest = &text[at..];
-            let before = at;
-            match self {
-                Self::Nothing if !to.any() => {
-                    work::looked_at(rest.len());
-                    speak(rest);
-                    return Step::Done;
-                }
-                Self::Nothing => {
-                    at += match rest.find(LEAD) {
-                        Some(place) => {
-                            speak_some(&rest[..place], speak);
-                            *self = Self::Name(String::new());
-                            place + LEAD.len()
-                        }
-                        None => {
-                            let lead = tail_of(rest, LEAD);
-                            speak_some(&rest[..rest.len() - lead], speak);
-                            if lead > 0 {
-                                *self = Self::Lead(lead);
-                            }
-                            rest.len()
-                        }
-                    };
-                }
-                Self::Lead(count) => {
-                    if rest.as_bytes()[0] == LEAD.as_bytes()[*count] {
-                        *count += 1;
-                        at += 1;
-                        if *count == LEAD.len() {
-                            *self = Self::Name(String::new());
-                        }
-                    } else {
-                        speak(&LEAD[..*count]);
-                        *self = Self::Nothing;
+            let taken = match self {
+                Self::Nothing => self.look(rest, speak),
+                Self::Lead(_) => self.take_lead(rest, speak),
+                Self::Name(_) => self.take_name(rest, to, speak),
+                Self::Switch { .. } => {
+                    let (taken, switched) = self.take_switch(rest, to, speak);
+                    if let Some((name, body)) = switched {
+                        return Step::Switched { name, body, taken: at + taken };
                     }
+                    taken
                 }
-                Self::Name(name) => {
-                    let letter = rest.chars().next().expect("the text is not empty");
-                    let length = name.len();
-                    name.push(letter);
-                    if to.begins(name) {
-                        at += letter.len_utf8();
-                    } else {
-                        name.truncate(length);
-                        self.release(speak);
-                    }
-                }
-                Self::Switch { name, behind, blank } => {
-                    let letter = rest.chars().next().expect("the text is not empty");
-                    let length = behind.len();
-                    behind.push(letter);
-                    if *blank == length && letter.is_ascii_whitespace() {
-                        *blank += 1;
-                    }
-                    match opens_call(&behind[*blank..], *blank) {
-                        Some(true) => {
-                            let (name, body) = (std::mem::take(name), std::mem::take(behind));
-                            *self = Self::Nothing;
-                            return Step::Switched { name, body, taken: at + letter.len_utf8() };
-                        }
-                        None => at += letter.len_utf8(),
-                        Some(false) => {
-                            behind.truncate(length);
-                            let behind = std::mem::take(behind);
-                            self.release(speak);
-                            // White space may end with the first letter of another ` to=`.
-                            self.take(&behind, to, speak);
-                        }
-                    }
-                }
-                Self::Start(header) => {
-                    let taken = header.take(rest);
-                    at += taken;
-                    if taken < rest.len() {
-                        let header = std::mem::take(self).into_header();
-                        let (_, held) = header.give_back();
-                        speak(Mark::Start.text());
-                        self.take(&held, to, speak);
-                    }
-                }
-            }
-            work::looked_at(at - before + 1);
+                Self::Start(_) => self.take_header(rest, to, speak),
+            };
+            work::looked_at(taken + 1);
+            at += taken;
         }
         Step::Done
+    }
+
+    /// Passes text on up to what may lead to a recipient. These, too, give the bytes taken.
+    fn look(&mut self, text: &str, speak: &mut dyn FnMut(&str)) -> usize {
+        // The rarest letter of the lead finds it fastest.
+        let mut from = 0;
+        while let Some(place) = text[from..].find('=') {
+            let end = from + place + 1;
+            if text[..end].ends_with(LEAD) {
+                speak_some(&text[..end - LEAD.len()], speak);
+                *self = Self::Name(String::new());
+                return end;
+            }
+            from = end;
+        }
+        let lead = tail_of(text, LEAD);
+        speak_some(&text[..text.len() - lead], speak);
+        if lead > 0 {
+            *self = Self::Lead(lead);
+        }
+        text.len()
+    }
+
+    fn take_lead(&mut self, text: &str, speak: &mut dyn FnMut(&str)) -> usize {
+        let Self::Lead(count) = self else { unreachable!("asked by the hold") };
+        let due = &LEAD[*count..];
+        let fits = text.bytes().zip(due.bytes()).take_while(|(byte, due)| byte == due).count();
+        *count += fits;
+        if *count == LEAD.len() {
+            *self = Self::Name(String::new());
+        } else if fits < text.len() {
+            self.release(speak);
+        }
+        fits
+    }
+
+    fn take_name(&mut self, text: &str, to: &Switches<'_>, speak: &mut dyn FnMut(&str)) -> usize {
+        let Self::Name(name) = self else { unreachable!("asked by the hold") };
+        let letter = first(text);
+        let length = name.len();
+        name.push(letter);
+        if to.begins(name) {
+            return letter.len_utf8();
+        }
+        name.truncate(length);
+        self.release(speak);
+        0
+    }
+
+    /// Also gives the recipient and the beginning of the call, once there is one.
+    fn take_switch(
+        &mut self,
+        text: &str,
+        to: &Switches<'_>,
+        speak: &mut dyn FnMut(&str),
+    ) -> (usize, Option<(String, String)>) {
+        let Self::Switch { name, behind, blank } = self else { unreachable!("asked by the hold") };
+        let letter = first(text);
+        let length = behind.len();
+        behind.push(letter);
+        if *blank == length && letter.is_ascii_whitespace() {
+            *blank += 1;
+        }
+        match opens_call(&behind[*blank..], *blank) {
+            Some(true) => {
+                let call = (std::mem::take(name), std::mem::take(behind));
+                *self = Self::Nothing;
+                (letter.len_utf8(), Some(call))
+            }
+            None => (letter.len_utf8(), None),
+            Some(false) => {
+                behind.truncate(length);
+                let behind = std::mem::take(behind);
+                self.release(speak);
+                // White space may end with the first letter of another ` to=`.
+                self.take(&behind, to, speak);
+                (0, None)
+            }
+        }
+    }
+
+    fn take_header(&mut self, text: &str, to: &Switches<'_>, speak: &mut dyn FnMut(&str)) -> usize {
+        let Self::Start(header) = self else { unreachable!("asked by the hold") };
+        let taken = header.take(text);
+        if taken < text.len() {
+            let Self::Start(header) = std::mem::take(self) else { unreachable!("just asked") };
+            let (_, held) = header.give_back();
+            speak(Mark::Start.text());
+            self.take(&held, to, speak);
+        }
+        taken
     }
 
     /// Passes on what is held, as text.
@@ -179,13 +208,10 @@ impl Hold {
     pub(super) fn is_header(&self) -> bool {
         matches!(self, Self::Start(_) | Self::Switch { .. })
     }
+}
 
-    fn into_header(self) -> Header {
-        match self {
-            Self::Start(header) => header,
-            _ => unreachable!("only a start mark holds a header"),
-        }
-    }
+fn first(text: &str) -> char {
+    text.chars().next().expect("the text is not empty")
 }
 
 fn speak_some(text: &str, speak: &mut dyn FnMut(&str)) {

@@ -85,7 +85,7 @@ fn many_parameters() {
     let start = std::time::Instant::now();
     let (_, out) = hear(&text, text.len(), &[]);
     assert!(matches!(out.as_slice(), [Heard::Call(_)]));
-    assert!(start.elapsed().as_secs() < 5, "took {:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 30, "took {:?}", start.elapsed());
 }
 
 #[test]
@@ -109,5 +109,5 @@ fn a_long_stop_text_costs_no_more() {
     let (_, out) = hear(&text, 1, &stop);
     let said: usize = out.iter().map(|heard| matches!(heard, Heard::Say(_)) as usize).sum();
     assert!(said > 0);
-    assert!(start.elapsed().as_secs() < 5, "took {:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 30, "took {:?}", start.elapsed());
 }

@@ -74,6 +74,11 @@ impl Turn {
         self.voice.drain(out);
     }
 
+    /// So many bytes of text come before what was heard is taken away.
+    pub(super) fn expect(&mut self, bytes: usize) {
+        self.voice.expect(bytes);
+    }
+
     /// Where text that came now would belong.
     pub(super) fn channel(&self) -> Channel {
         match &self.state {

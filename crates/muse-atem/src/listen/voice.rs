@@ -7,11 +7,16 @@ use super::stop::StopTexts;
 /// Collects what is heard.
 pub(super) struct Voice {
     out: Vec<Heard>,
+    /// Bytes that a text may come to have before it is taken away.
+    room: usize,
     stop: StopTexts,
     think: Joint,
     say: Joint,
     stopped: bool,
 }
+
+/// Bytes that are held back now and then: a name, a mark.
+const HELD: usize = 32;
 
 /// Where a newline between two messages of a channel is due.
 #[derive(Clone, Copy, Default)]
@@ -24,11 +29,18 @@ impl Voice {
     pub(super) fn new(stop: &[String]) -> Self {
         Self {
             out: Vec::new(),
+            room: HELD,
             stop: StopTexts::new(stop),
             think: Joint::default(),
             say: Joint::default(),
             stopped: false,
         }
+    }
+
+    /// So many bytes come now: texts are made with room for them and for what was held before, so
+    /// that they need not grow.
+    pub(super) fn expect(&mut self, bytes: usize) {
+        self.room = bytes + HELD;
     }
 
     /// Whether nothing more is to be heard: a stop text was met, or the answer is finished.
@@ -47,9 +59,9 @@ impl Voice {
             return;
         }
         if self.think.join() {
-            push_think(&mut self.out, "\n");
+            push_think(&mut self.out, "\n", self.room);
         }
-        push_think(&mut self.out, text);
+        push_think(&mut self.out, text, self.room);
     }
 
     pub(super) fn say(&mut self, text: &str) {
@@ -76,7 +88,7 @@ impl Voice {
             _ => self.out.push(Heard::CallPart(ToolCall {
                 id: id.to_owned(),
                 name: name.to_owned(),
-                arguments: arguments.to_owned(),
+                arguments: roomy(arguments, self.room),
             })),
         }
     }
@@ -85,7 +97,7 @@ impl Voice {
     pub(super) fn finish(&mut self) {
         if !std::mem::replace(&mut self.stopped, true) {
             let rest = self.stop.rest();
-            push_say(&mut self.out, &rest);
+            push_say(&mut self.out, &rest, self.room);
         }
     }
 
@@ -98,8 +110,8 @@ impl Voice {
         if self.stopped {
             return;
         }
-        let Self { out, stop, .. } = self;
-        if let Some(met) = stop.take(text, |text| push_say(out, text)) {
+        let Self { out, stop, room, .. } = self;
+        if let Some(met) = stop.take(text, |text| push_say(out, text, *room)) {
             self.out.push(Heard::StopText(met));
             self.stopped = true;
         }
@@ -113,17 +125,23 @@ impl Joint {
     }
 }
 
-fn push_think(out: &mut Vec<Heard>, text: &str) {
+fn push_think(out: &mut Vec<Heard>, text: &str, room: usize) {
     match out.last_mut() {
         Some(Heard::Think(last)) => last.push_str(text),
-        _ => out.push(Heard::Think(text.to_owned())),
+        _ => out.push(Heard::Think(roomy(text, room))),
     }
 }
 
-fn push_say(out: &mut Vec<Heard>, text: &str) {
+fn push_say(out: &mut Vec<Heard>, text: &str, room: usize) {
     match out.last_mut() {
         _ if text.is_empty() => {}
         Some(Heard::Say(last)) => last.push_str(text),
-        _ => out.push(Heard::Say(text.to_owned())),
+        _ => out.push(Heard::Say(roomy(text, room))),
     }
+}
+
+fn roomy(text: &str, room: usize) -> String {
+    let mut roomy = String::with_capacity(text.len().max(room));
+    roomy.push_str(text);
+    roomy
 }

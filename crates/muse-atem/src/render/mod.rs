@@ -5,8 +5,8 @@ mod system;
 
 pub(crate) use system::namespace;
 
-use muse_core::Result;
 use muse_core::contract::{Conversation, Part, Piece, Turn};
+use muse_core::{Error, Result};
 
 use crate::mark::{BEGIN_OF_TEXT, Mark};
 
@@ -14,9 +14,10 @@ use crate::mark::{BEGIN_OF_TEXT, Mark};
 ///
 /// # Errors
 /// [`muse_core::Error::Invalid`] when arguments of a call or parameters of a tool are not JSON of
-/// the right shape; the message names the turn or the tool.
+/// the right shape, and when a picture has no place; the message names the turn or the tool.
 pub fn render(conversation: &Conversation) -> Result<Vec<Piece>> {
     let mut prompt = write_turns(conversation)?;
+    check_media(conversation, &prompt.pieces)?;
     prompt.mark(Mark::Start);
     prompt.text("assistant");
     for piece in &conversation.tail {
@@ -60,6 +61,31 @@ fn write_turns(conversation: &Conversation) -> Result<Prompt> {
     }
     history::write(&conversation.turns, &ending, &mut prompt)?;
     Ok(prompt)
+}
+
+/// Every picture and video has its place in the prompt, or what was sent would be lost and those
+/// behind it be taken for others.
+pub(crate) fn check_media(conversation: &Conversation, pieces: &[Piece]) -> Result<()> {
+    let parts = || {
+        conversation.turns.iter().flat_map(|turn| match turn {
+            Turn::System(content) | Turn::User(content) => content,
+            Turn::Assistant { content, .. } | Turn::Tool { content, .. } => content,
+        })
+    };
+    let sent = |kind: Part| parts().filter(|part| **part == kind).count();
+    let placed = |what: fn(&Piece) -> bool| pieces.iter().filter(|piece| what(piece)).count();
+    for (name, sent, placed) in [
+        ("pictures", sent(Part::Image), placed(|piece| matches!(piece, Piece::Image(_)))),
+        ("videos", sent(Part::Video), placed(|piece| matches!(piece, Piece::Video(_)))),
+    ] {
+        if sent != placed {
+            return Err(Error::Invalid(format!(
+                "the conversation has {sent} {name}, the chat template placed {placed}; beside \
+                 tool calls there is no place for them"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Pieces under construction; neighbouring texts are one, as the tokenizer sees them.

@@ -50,6 +50,11 @@ fn turn(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Turn, RequestErr
             format!("unknown role `{role}`, expected system, developer, user, assistant or tool"),
         );
     }
+    // What another role would use is passed over, but not when it is nonsense.
+    for key in ["reasoning_content", "reasoning", "name", "tool_call_id", "recipient"] {
+        message.text(key)?;
+    }
+    message.list("tool_calls")?;
     let content = content(message, media)?;
     let text = |key| Ok::<_, RequestError>(message.text(key)?.map(str::to_owned));
     Ok(match role {
@@ -160,6 +165,9 @@ fn calls(message: &Fields<'_>) -> Result<Vec<ToolCall>, RequestError> {
             return call.fault("function", "is missing, expected an object");
         };
         let name = function.required_text("name")?;
+        if name.is_empty() {
+            return function.fault("name", "is empty, expected the name of a tool");
+        }
         check_spelled_name(&function, "name", name)?;
         Ok(ToolCall {
             id: call.text("id")?.unwrap_or_default().to_owned(),
@@ -189,7 +197,7 @@ fn arguments(function: &Fields<'_>) -> Result<String, RequestError> {
     match value {
         Json::Object(ref members) => {
             for (key, _) in members {
-                if key.contains(['"', '\n', '<']) {
+                if key.is_empty() || key.contains(['"', '\n', '<']) {
                     let message = format!("the argument name {key:?} cannot be written in a call");
                     return function.fault("arguments", message);
                 }

@@ -21,6 +21,9 @@ pub use settings::{ResponseFormat, SamplingFields};
 pub use template::from_template_arguments;
 pub use tools::{NO_PARAMETERS, ToolChoice, check_tool_name};
 
+/// The most letters of an error's path, and of its message.
+const MAX_TOLD: usize = 400;
+
 /// A chat request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRequest {
@@ -76,6 +79,17 @@ impl fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
+impl RequestError {
+    /// Without most of what a client sent by the kilobyte, which an error need not send back.
+    fn clipped(self) -> Self {
+        let clip = |text: String| match text.char_indices().nth(MAX_TOLD) {
+            Some((at, _)) => format!("{}…", &text[..at]),
+            None => text,
+        };
+        Self { path: clip(self.path), message: clip(self.message) }
+    }
+}
+
 impl From<RequestError> for muse_core::Error {
     fn from(error: RequestError) -> Self {
         Self::Invalid(error.to_string())
@@ -101,6 +115,10 @@ impl ChatRequest {
     /// # Errors
     /// As [`ChatRequest::parse`].
     pub fn from_json(body: &Json) -> Result<Self, RequestError> {
+        Self::read(body).map_err(RequestError::clipped)
+    }
+
+    fn read(body: &Json) -> Result<Self, RequestError> {
         let fields = Fields::whole(body)?;
         let arguments = fields.object("chat_template_kwargs")?.unwrap_or_default();
         let (mut turns, media) = messages::read(&fields)?;

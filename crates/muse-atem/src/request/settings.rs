@@ -82,6 +82,7 @@ pub(super) struct Effort {
 /// The template's own variable wins over the two spellings of OpenAI.
 pub(super) fn effort(fields: &Fields<'_>, arguments: &Fields<'_>) -> Result<Effort, RequestError> {
     let nested = fields.object("reasoning")?.unwrap_or_default();
+    let mut effort = None;
     for (place, key) in
         [(arguments, "reasoning_strength"), (fields, "reasoning_effort"), (&nested, "effort")]
     {
@@ -99,18 +100,20 @@ pub(super) fn effort(fields: &Fields<'_>, arguments: &Fields<'_>) -> Result<Effo
                 return place.fault(key, message);
             }
         };
-        return Ok(Effort { strength: Some(strength.to_owned()), skips_thinking });
+        effort.get_or_insert(Effort { strength: Some(strength.to_owned()), skips_thinking });
     }
-    Ok(Effort { strength: None, skips_thinking: false })
+    Ok(effort.unwrap_or(Effort { strength: None, skips_thinking: false }))
 }
 
-/// A text variable of the template, given among its arguments or beside the messages.
+/// A text variable of the template, given among its arguments or beside the messages. An empty one
+/// is none.
 pub(super) fn variable(
     key: &str,
     fields: &Fields<'_>,
     arguments: &Fields<'_>,
 ) -> Result<Option<String>, RequestError> {
-    Ok(arguments.text(key)?.or(fields.text(key)?).map(str::to_owned))
+    let said = arguments.text(key)?.or(fields.text(key)?);
+    Ok(said.filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
 pub(super) fn response_format(fields: &Fields<'_>) -> Result<ResponseFormat, RequestError> {
@@ -127,6 +130,8 @@ pub(super) fn response_format(fields: &Fields<'_>) -> Result<ResponseFormat, Req
                 Some(other) => return Err(wrong(wrapper.path("schema"), "a JSON schema", other)),
                 None => return wrapper.fault("schema", "is missing, expected a JSON schema"),
             };
+            wrapper.boolean("strict")?;
+            wrapper.text("description")?;
             Ok(ResponseFormat::JsonSchema {
                 name: wrapper.text("name")?.map(str::to_owned),
                 schema,

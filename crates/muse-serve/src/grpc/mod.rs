@@ -1,5 +1,6 @@
 //! The services of `muse.v1` over gRPC.
 
+mod advice;
 mod chat;
 mod convert;
 mod generate;
@@ -65,7 +66,7 @@ pub(crate) async fn routes(
         .add_service(health)
         .add_service(reflection().build_v1().expect("the descriptors were compiled"))
         .add_service(reflection().build_v1alpha().expect("the descriptors were compiled"));
-    (routes, reporter)
+    (advice::with_advice(routes), reporter)
 }
 
 /// Tells health of the server and of each service.

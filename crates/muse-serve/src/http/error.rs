@@ -1,5 +1,7 @@
 //! Errors as OpenAI's error objects.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -42,6 +44,12 @@ impl ApiError {
     pub(super) fn too_large(limit: usize) -> Self {
         let message = format!("the body has more than {limit} bytes; send less at once");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    }
+
+    pub(super) fn too_slow(limit: Duration) -> Self {
+        let seconds = limit.as_secs();
+        let message = format!("the body was not there within {seconds} seconds; send it faster");
+        Self::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
     }
 
     pub(super) fn not_found(what: &str) -> Self {

@@ -3,7 +3,10 @@
 mod body;
 mod chat;
 mod error;
+mod listener;
 mod request;
+
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::PathRejection;
@@ -16,6 +19,10 @@ use serde_json::{Value, json};
 
 use crate::service::Service;
 use error::ApiError;
+pub(crate) use listener::serve;
+
+/// How long a body may be on its way.
+const BODY_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// What handlers share.
 #[derive(Clone)]
@@ -40,7 +47,10 @@ impl Http {
     /// The whole body, if it is not too large.
     async fn body(&self, request: Request) -> Result<Bytes, ApiError> {
         let limit = self.max_body_bytes;
-        let body = axum::body::to_bytes(request.into_body(), limit).await;
+        let body = axum::body::to_bytes(request.into_body(), limit);
+        let Ok(body) = tokio::time::timeout(BODY_TIMEOUT, body).await else {
+            return Err(ApiError::too_slow(BODY_TIMEOUT));
+        };
         body.map_err(|error| {
             let source = std::error::Error::source(&error);
             if source.is_some_and(|s| s.is::<http_body_util::LengthLimitError>()) {

@@ -44,6 +44,7 @@ fn models_that_do_not_fit_are_refused() {
 fn requests_that_make_no_sense_are_refused() {
     muse(&["generate", "--ids", "5,4096"]).refused(&["4096", "1024"]);
     muse(&["generate", "--ids", "5", "--top-p", "7"]).refused(&["top_p"]);
+    muse(&["generate", "--ids", "5", "--max-draft", "99"]).refused(&["--max-draft is 99", "15"]);
     let long = vec!["5"; 200].join(",");
     muse(&["generate", "--ids", &long, "--context", "128"]).refused(&["200", "128"]);
     muse(&["generate", "--ids", "5", "--logits", "/nowhere/logits"]).refused(&["/nowhere/logits"]);

@@ -222,24 +222,101 @@ async fn patterns_grammars_and_choices_bind_the_answer_and_not_the_reasoning() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_honoured_names_its_keyword() {
     let server = nano().await;
-    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "multipleOf": 0 } },
-        "required": ["n"], "patternProperties": { "(?=x)": {} } });
-    let body = with_schema("Hello", &schema).to_string();
-    let reply = http(server.http, "POST", CHAT, body.as_bytes()).await;
-    assert_eq!(reply.status, 400, "{}", reply.body);
-    let error = &reply.json()["error"];
-    assert_eq!(error["param"], "response_format");
-    let unsupported = json!({ "type": "array", "uniqueItems": true });
-    let request = held("Hello", Rule::JsonSchema(unsupported.to_string()), None);
-    let (_, end) = responses(&server.grpc, request).await;
-    let status = end.expect_err("a refusal");
-    assert_eq!(status.code(), Code::InvalidArgument);
-    assert!(status.message().contains("uniqueItems"), "{}", status.message());
-    let details = status.get_error_details();
-    assert_eq!(details.bad_request().expect("violations").field_violations[0].field, "constraint");
+    for (keyword, schema) in [
+        ("multipleOf", json!({ "type": "integer", "multipleOf": 0 })),
+        ("uniqueItems", json!({ "type": "array", "uniqueItems": true })),
+        ("pattern", json!({ "type": "string", "pattern": "(?=x)" })),
+        ("format", json!({ "type": "string", "format": "no-such-format" })),
+        ("minimum", json!({ "type": "integer", "minimum": 5, "maximum": 3 })),
+        ("$ref", json!({ "allOf": [{ "$ref": "#" }, { "type": "object" }] })),
+        ("$ref", json!({ "$ref": "#" })),
+        ("enum", json!({ "enum": [] })),
+    ] {
+        let check = |message: &str| {
+            assert!(message.contains(keyword), "{schema}: {message:?} does not name {keyword}");
+            assert!(!message.contains("thought:"), "{message:?} tells of the turn's own grammar");
+        };
+        let body = with_schema("Hello", &schema).to_string();
+        let reply = http(server.http, "POST", CHAT, body.as_bytes()).await;
+        assert_eq!(reply.status, 400, "{schema}: {}", reply.body);
+        let error = &reply.json()["error"];
+        assert_eq!(error["param"], "response_format", "{schema}");
+        check(error["message"].as_str().expect("a message"));
+        let (_, end) =
+            responses(&server.grpc, held("Hello", Rule::JsonSchema(schema.to_string()), None))
+                .await;
+        let status = end.expect_err("a refusal");
+        assert_eq!(status.code(), Code::InvalidArgument, "{schema}");
+        let details = status.get_error_details();
+        let violations = &details.bad_request().expect("violations").field_violations;
+        assert_eq!(violations[0].field, "constraint", "{schema}");
+        check(status.message());
+    }
     let empty = ChatRequest { constraint: Some(Constraint::default()), ..ask("Hello") };
     let (_, end) = responses(&server.grpc, empty).await;
     assert!(end.expect_err("a refusal").message().contains("json_schema"), "advice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_cannot_be_held_to_its_schema_is_named() {
+    let server = nano().await;
+    let parameters = json!({ "type": "object", "properties": {
+        "ids": { "type": "array", "uniqueItems": true } } });
+    let tool = json!({ "type": "function",
+        "function": { "name": "pick", "strict": true, "parameters": parameters } });
+    let body = json!({ "messages": [{ "role": "user", "content": "Hi" }], "tools": [tool] });
+    let reply = http(server.http, "POST", CHAT, body.to_string().as_bytes()).await;
+    assert_eq!(reply.status, 400, "{}", reply.body);
+    let error = &reply.json()["error"];
+    assert_eq!(error["param"], "tools");
+    let mut request = ask("Hi");
+    let conversation = request.conversation.as_mut().expect("a conversation");
+    conversation.tools.push(muse_proto::v1::Tool {
+        name: "pick".to_owned(),
+        parameters_json: parameters.to_string(),
+        strict: true,
+        ..Default::default()
+    });
+    let (_, end) = responses(&server.grpc, request).await;
+    let status = end.expect_err("a refusal");
+    assert_eq!(status.code(), Code::InvalidArgument);
+    for message in [error["message"].as_str().expect("a message"), status.message()] {
+        for word in ["`pick`", "`uniqueItems`", "/properties/ids"] {
+            assert!(message.contains(word), "{message:?} lacks {word}");
+        }
+    }
+}
+
+/// A schema that takes a second and more to compile: one long text of which each letter is a state.
+fn slow_schema() -> Value {
+    json!({ "enum": ["x".repeat(60_000)] })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_large_a_schema_is_refused_and_large_ones_are_in_nobodys_way() {
+    let server = nano().await;
+    let words = |count: usize| json!({ "enum": (0..count).map(|i| format!("word {i}")).collect::<Vec<_>>() });
+    let reply = http(
+        server.http,
+        "POST",
+        CHAT,
+        with_schema("Hello", &words(60_000)).to_string().as_bytes(),
+    )
+    .await;
+    assert_eq!(reply.status, 400);
+    let message = reply.json()["error"]["message"].as_str().expect("a message").to_owned();
+    assert!(message.contains("bytes") && message.contains("smaller"), "{message}");
+    // It compiles for a second and more; meanwhile another answer begins and ends.
+    let slow = slow_schema();
+    let (to, body) = (server.http, with_schema("Hello", &slow).to_string());
+    let compiling = tokio::spawn(async move { http(to, "POST", CHAT, body.as_bytes()).await });
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let quick = json!({ "messages": [{ "role": "user", "content": "What is 4 + 5?" }],
+        "temperature": 0, "reasoning_effort": "none" });
+    let answer = post(&server, &quick).await;
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop", "{answer}");
+    assert!(!compiling.is_finished(), "the answer waited for another one's grammar");
+    compiling.await.expect("no panic");
 }
 
 #[tokio::test(flavor = "multi_thread")]

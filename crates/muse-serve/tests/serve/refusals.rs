@@ -9,11 +9,13 @@ use muse_proto::v1::{
     tool_choice,
 };
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
 use crate::client::{RawCodec, ask, channel, chat, http, message, responses};
-use crate::fake::{Running, Script, app};
+use crate::fake::{Running, SAY, Script, answer, app};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -227,8 +229,52 @@ async fn grpc_bounds_the_size_of_messages() {
             .await;
     let (_, end) = responses(&server.grpc, ask(&"x".repeat(2000))).await;
     let status = end.expect_err("too large");
-    assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
     assert!(status.message().contains("1000"), "{}", status.message());
+    assert!(status.message().contains("send less"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn grpc_names_the_method_it_does_not_know() {
+    let server = Running::start(app(Script::default())).await;
+    for path in ["/muse.v1.ChatService/Sing", "/other.v1.Service/Chat"] {
+        let mut client = tonic::client::Grpc::new(channel(&server.grpc).await);
+        client.ready().await.expect("a server");
+        let known = path.parse().expect("a path");
+        let reply = client.unary(Request::new(Vec::new()), known, RawCodec).await;
+        let status = reply.expect_err("an unknown method");
+        assert_eq!(status.code(), Code::Unimplemented, "{status:?}");
+        assert!(status.message().starts_with(path), "{}", status.message());
+    }
+}
+
+#[tokio::test]
+async fn http_hangs_up_on_heads_that_never_come() {
+    let server = Running::start_with(app(Script::default()), |options| {
+        options.silence = Duration::from_millis(200);
+    })
+    .await;
+    for start in ["", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-"] {
+        let mut socket = TcpStream::connect(server.http).await.expect("a server");
+        socket.write_all(start.as_bytes()).await.expect("a listening server");
+        let mut reply = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut reply));
+        // Closed or reset, either way the server let go of it.
+        let _ = ended.await.expect("the server hangs up");
+    }
+    // Whoever is answered in time is not cut off, however long the answer takes.
+    let script = Script {
+        tokens: answer(&[(SAY, "slow")]),
+        step: Duration::from_millis(150),
+        ..Script::default()
+    };
+    let server = Running::start_with(app(script), |options| {
+        options.silence = Duration::from_millis(200);
+    })
+    .await;
+    let reply = http(server.http, "POST", CHAT, said("Hi").to_string().as_bytes()).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(reply.json()["choices"][0]["message"]["content"], "slow");
 }
 
 #[tokio::test]

@@ -1,0 +1,172 @@
+//! What cannot be honoured is named, what costs too much is refused, and nothing is compiled twice.
+
+use muse_atem::request::ToolChoice;
+use muse_atem::{AnswerRule, Grammars};
+use muse_core::contract::Conversation;
+use serde_json::{Value, json};
+
+use super::{GRAMMARS, NANO, check, constraint, function, refusal, request, schema, tokens};
+
+#[test]
+fn structured_output_009_what_cannot_be_honoured_is_named() {
+    let of = |key: &str, value: Value| json!({"type": "object", "properties": {"p": {key: value}}});
+    for (keyword, shape) in [
+        ("pattern", json!({"type": "string", "pattern": "(?<=x)y"})),
+        ("pattern", json!({"type": "string", "pattern": "("})),
+        ("pattern", json!({"type": "string", "pattern": "(a)\\1"})),
+        ("uniqueItems", json!({"type": "array", "uniqueItems": true})),
+        ("$ref", json!({"$ref": "#/$defs/Gone"})),
+        ("$ref", json!({"$ref": "https://example.org/schema"})),
+        ("$ref", json!({"$ref": {"\u{e9}".repeat(99): 1}})),
+        ("not", json!({"not": {"type": "string"}})),
+        ("if", json!({"if": {}, "then": {}})),
+        ("contains", json!({"type": "array", "contains": {}})),
+        ("propertyNames", json!({"propertyNames": {}})),
+        ("dependentRequired", json!({"dependentRequired": {}})),
+        ("unevaluatedProperties", json!({"type": "object", "unevaluatedProperties": false})),
+        ("oneOf", json!({"oneOf": [{"type": "string"}, {"maxLength": 3}]})),
+        ("format", json!({"type": "string", "format": "no-such-format"})),
+        ("minProperties", json!({"properties": {"a": {}, "b": {}}, "minProperties": 2})),
+        ("type", of("type", json!("strng"))),
+        ("type", of("type", json!(5))),
+        ("type", of("type", json!([]))),
+        ("enum", of("enum", json!("a"))),
+        ("anyOf", of("anyOf", json!({}))),
+        ("required", of("required", json!("p"))),
+        ("required", of("required", json!([7]))),
+        ("properties", of("properties", json!([]))),
+        ("items", of("items", json!("p"))),
+        ("minLength", of("minLength", json!(-1))),
+        ("maxItems", of("maxItems", json!(1.5))),
+        ("minimum", of("minimum", json!("3"))),
+        ("multipleOf", of("multipleOf", json!(null))),
+        ("pattern", of("pattern", json!({}))),
+        ("/properties/p", json!({"properties": {"p": 5}})),
+    ] {
+        let message = refusal(schema(&shape));
+        assert!(message.contains(keyword), "{shape}: {message:?} does not name {keyword}");
+    }
+}
+
+#[test]
+fn what_a_tool_cannot_be_held_to_is_named() {
+    let parameter = |schema: Value| function("t", true, &json!({"p": schema}), &[]);
+    let over = |keyword: &str, value: Value| {
+        let mut tool = function("t", true, &json!({}), &[]);
+        tool["function"]["parameters"][keyword] = value;
+        tool
+    };
+    for (words, tool) in [
+        (["tool `t`", "pattern"], parameter(json!({"type": "string", "pattern": "(?<=x)y"}))),
+        (["tool `t`", "required"], function("t", true, &json!({}), &["gone"])),
+        (["parameter `p`", "format"], parameter(json!({"type": "string", "format": "uri"}))),
+        (["`minLength`", "`anyOf`"], parameter(json!({"minLength": 2, "anyOf": [{}]}))),
+        (["`maximum`", "`$ref`"], parameter(json!({"maximum": 2, "$ref": "#/properties"}))),
+        (["parameter `p`", "allOf"], parameter(json!({"allOf": [{}, {}]}))),
+        (["parameter `p`", "no value"], parameter(json!(false))),
+        (["parameter `p`", "no value"], parameter(json!({"type": "string", "enum": [1]}))),
+        (["tool `t`", "uniqueItems"], parameter(json!({"type": "array", "uniqueItems": true}))),
+        (["tool `t`", "anyOf"], over("anyOf", json!([{"required": ["a"]}]))),
+        (["tool `t`", "minProperties"], over("minProperties", json!(1))),
+        (["tool `t`", "$ref"], over("$ref", json!("#"))),
+        (["\"a\\\"b\"", "quotes"], function("t", true, &json!({"a\"b": {}}), &[])),
+        (["\"\"", "quotes"], function("t", true, &json!({"": {}}), &[])),
+    ] {
+        let message = refusal(json!({"tools": [tool]}));
+        for word in words {
+            assert!(message.contains(word), "{tool}: {message:?} does not name {word}");
+        }
+    }
+}
+
+#[test]
+fn schemas_that_lead_back_to_themselves_end() {
+    let knot = json!({"$defs": {"k": {"anyOf": [{"$ref": "#/$defs/k"}, {"$ref": "#/$defs/k"}]}},
+        "$ref": "#/$defs/k"});
+    let mut all = json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}]});
+    let tree = json!({"type": "object", "properties": {"left": {"$ref": "#"}},
+        "additionalProperties": false});
+    let mut wide = json!({"type": "integer"});
+    for _ in 0..25 {
+        wide = json!({"allOf": [{"anyOf": [wide, {"minimum": 1}]}]});
+    }
+    all["$defs"] = json!({});
+    let start = std::time::Instant::now();
+    for shape in [&knot, &all, &json!({"$ref": "#"}), &wide] {
+        // Refused or followed, but at once and without a crash.
+        let (conversation, choice, rule) = request(schema(shape));
+        let _ = GRAMMARS.constraint(&conversation, &choice, &rule);
+        let tool = function("t", true, &json!({"p": shape}), &[]);
+        let (conversation, choice, rule) = request(json!({"tools": [tool]}));
+        let _ = GRAMMARS.constraint(&conversation, &choice, &rule);
+    }
+    check(
+        &mut constraint(schema(&tree)),
+        &[" to=user<|message|>{\"left\": {\"left\": {}}}<|eot|>"],
+        &[" to=user<|message|>{\"right\": {}}<|eot|>"],
+    );
+    assert!(start.elapsed().as_secs() < 20, "took {:?}", start.elapsed());
+}
+
+#[test]
+fn too_much_is_refused() {
+    let many: Vec<String> = (0..60_000).map(|i| format!("value {i}")).collect();
+    let message = refusal(schema(&json!({"enum": many})));
+    assert!(message.contains("bytes") && message.contains("smaller"), "{message}");
+    let some = many[..5000].to_vec();
+    let message =
+        refusal(json!({"tools": [function("t", true, &json!({"p": {"enum": some}}), &[])]}));
+    assert!(message.contains("4096"), "{message}");
+    let deep = "[".repeat(60_000) + &"]".repeat(60_000);
+    let rule = AnswerRule::JsonSchema(format!("{{\"enum\": {deep}}}"));
+    let error = GRAMMARS.constraint(&Conversation::default(), &ToolChoice::Auto, &rule).err();
+    assert!(error.expect("too deep").to_string().contains("nested"), "advice");
+}
+
+#[test]
+fn server_dos_002_hostile_patterns_run_in_linear_time() {
+    let mut constraint = constraint(schema(&json!({"type": "string", "pattern": "^(a+)+$"})));
+    let long = "a".repeat(2000);
+    let start = std::time::Instant::now();
+    check(
+        &mut constraint,
+        &[&format!(" to=user<|message|>\"{long}\"<|eot|>")],
+        &[&format!(" to=user<|message|>\"{long}b\"<|eot|>")],
+    );
+    assert!(start.elapsed().as_secs() < 20, "took {:?}", start.elapsed());
+    // Counts upon counts: refused or followed, but at once.
+    let huge = json!({"type": "string", "pattern": "^(a{1,100}){1,100}b$"});
+    let (conversation, choice, rule) = request(schema(&huge));
+    if let Ok(Some(mut constraint)) = GRAMMARS.constraint(&conversation, &choice, &rule) {
+        let text = tokens(&format!(" to=user<|message|>\"{}", "a".repeat(200)));
+        for token in text {
+            if constraint.accept(token).is_err() {
+                break;
+            }
+        }
+    }
+    assert!(start.elapsed().as_secs() < 20, "took {:?}", start.elapsed());
+}
+
+#[test]
+fn nothing_is_compiled_twice() {
+    let grammars = Grammars::new(NANO.clone()).unwrap();
+    let shape = json!({"type": "object", "properties": (0..60).map(|i| (format!("k{i}"),
+        json!({"type": "string", "maxLength": i + 1}))).collect::<serde_json::Map<_, _>>()});
+    let (conversation, choice, rule) = request(schema(&shape));
+    let compile = || drop(grammars.constraint(&conversation, &choice, &rule).unwrap());
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| drop(scope.spawn(compile)));
+    });
+    assert_eq!(grammars.compiled(), 1, "four asked for the same at once");
+    compile();
+    assert_eq!(grammars.compiled(), 1);
+    // What is kept is bounded: of many, the first ones make way.
+    for i in 0..70 {
+        let rule = AnswerRule::Choice(vec![format!("choice {i}")]);
+        grammars.constraint(&conversation, &choice, &rule).unwrap();
+    }
+    assert_eq!(grammars.compiled(), 71);
+    compile();
+    assert_eq!(grammars.compiled(), 72);
+}

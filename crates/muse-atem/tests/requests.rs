@@ -1,0 +1,102 @@
+//! Bad and odd requests: each is refused with the path of its field, or read as what it can only
+//! mean.
+
+use muse_atem::request::ChatRequest;
+use muse_atem::{render, spell};
+use serde_json::{Value, json};
+
+/// A request of one user message with `more` in it.
+fn body(more: Value) -> Value {
+    let mut body = json!({"messages": [{"role": "user", "content": "?"}]});
+    if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
+        body.extend(more);
+    }
+    body
+}
+
+#[track_caller]
+fn refused(body: &Value, path: &str, words: &str) {
+    let error = ChatRequest::parse(body.to_string().as_bytes()).expect_err("a refusal");
+    assert_eq!(error.path, path, "{error}");
+    assert!(error.message.contains(words), "{error} lacks {words:?}");
+}
+
+#[test]
+fn a_wrong_field_is_refused_though_another_one_wins() {
+    let low = json!({"reasoning_strength": "low"});
+    let both =
+        |effort: Value| body(json!({"chat_template_kwargs": low, "reasoning_effort": effort}));
+    refused(&both(json!(5)), "reasoning_effort", "is a number, expected a string");
+    refused(&both(json!("heroic")), "reasoning_effort", "heroic");
+    let request = ChatRequest::parse(both(json!("max")).to_string().as_bytes()).unwrap();
+    assert_eq!(request.conversation.reasoning_strength.as_deref(), Some("low"));
+    refused(&body(json!({"reasoning": {"effort": []}})), "reasoning.effort", "is a list");
+    let format = |more: Value| {
+        let mut schema = json!({"name": "s", "schema": {}});
+        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body(json!({"response_format": {"type": "json_schema", "json_schema": schema}}))
+    };
+    refused(&format(json!({"strict": "yes"})), "response_format.json_schema.strict", "a boolean");
+    refused(&format(json!({"description": 5})), "response_format.json_schema.description", "a str");
+}
+
+#[test]
+fn fields_of_another_role_must_make_sense_all_the_same() {
+    for (field, value) in [
+        ("tool_calls", json!(5)),
+        ("tool_call_id", json!([])),
+        ("name", json!(true)),
+        ("reasoning_content", json!({})),
+    ] {
+        let mut body = body(json!({}));
+        body["messages"][0][field] = value;
+        refused(&body, &format!("messages[0].{field}"), "expected");
+    }
+}
+
+#[test]
+fn calls_of_the_history_can_be_written() {
+    let called = |name: &str, arguments: &str| {
+        let function = json!({"name": name, "arguments": arguments});
+        let call = json!({"id": "c", "type": "function", "function": function});
+        json!({"messages": [{"role": "assistant", "tool_calls": [call]}]})
+    };
+    let path = "messages[0].tool_calls[0].function";
+    refused(&called("", "{}"), &format!("{path}.name"), "is empty");
+    refused(&called("t", "{\"\": 1}"), &format!("{path}.arguments"), "cannot be written");
+}
+
+#[test]
+fn errors_do_not_send_back_what_was_sent_by_the_kilobyte() {
+    let long = "\u{e9}".repeat(100_000);
+    for body in [
+        body(json!({"reasoning_effort": long})),
+        body(json!({"logit_bias": {&long: 1}})),
+        body(json!({"tool_namespace_descriptions": {&long: 1}})),
+        json!({"messages": [{"role": long}]}),
+    ] {
+        let error = ChatRequest::parse(body.to_string().as_bytes()).expect_err("a refusal");
+        assert!(error.to_string().len() < 2000, "{} bytes", error.to_string().len());
+    }
+}
+
+#[test]
+fn pictures_beside_calls_are_refused_since_the_prompt_has_no_place_for_them() {
+    let part = json!({"type": "image_url", "image_url": {"url": "data:,"}});
+    let call = json!({"id": "c", "function": {"name": "t", "arguments": "{}"}});
+    let body = json!({"messages": [
+        {"role": "assistant", "content": [part], "tool_calls": [call]},
+        {"role": "user", "content": [part]},
+    ]});
+    let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+    let error = render(&request.conversation).expect_err("one picture is lost");
+    assert!(error.to_string().contains("has 2 pictures, the chat template placed 1"), "{error}");
+}
+
+#[test]
+fn an_empty_variable_is_none() {
+    let body = body(json!({"knowledge_cutoff": "", "current_date": ""}));
+    let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+    let prompt = spell(&render(&request.conversation).unwrap());
+    assert!(prompt.contains("Knowledge cutoff: 2026-01-04.\n\nReasoning"), "{prompt}");
+}
