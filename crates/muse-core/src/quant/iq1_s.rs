@@ -1,8 +1,9 @@
 //! IQ1_S: 256 values as 32 points of a grid of 2048 whose entries are −1, 0 and 1, in 8 groups of
 //! four points; `value = d · (2 · scale + 1) · (grid ± ⅛)`.
 
-use super::grid::{IQ1, ternary};
+use super::grid::IQ1;
 use super::half_at;
+use super::leveled::{Leveled, first};
 
 /// Values of a block.
 pub const VALUES: usize = 256;
@@ -10,23 +11,39 @@ pub const VALUES: usize = 256;
 /// three-bit scale and the sign of the shift.
 pub const BYTES: usize = 50;
 
-/// Shift of a group's points.
-pub const SHIFT: f32 = 0.125;
+/// Eight times the grid's entries −1, 0 and 1, each shifted up and down.
+pub(super) const LEVELS: [f32; 16] = first([-7.0, -9.0, 1.0, -1.0, 9.0, 7.0]);
 
-/// Decodes whole blocks.
-pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
-    for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
-        let d = half_at(block, 0);
-        let words = block[34..].as_chunks::<2>().0;
-        for (g, (values, word)) in values.chunks_exact_mut(32).zip(words).enumerate() {
-            let word = u16::from_le_bytes(*word);
-            let scale = d * f32::from(2 * (word >> 12 & 7) + 1);
-            let shift = if word >> 15 == 1 { -SHIFT } else { SHIFT };
-            for (i, values) in values.chunks_exact_mut(8).enumerate() {
-                let high = usize::from(word >> (3 * i) & 7);
-                let point = IQ1[usize::from(block[2 + 4 * g + i]) | high << 8];
-                ternary(point, shift, scale, values);
-            }
-        }
+/// The level of value `j` of eight of a point, which `down` shifts.
+pub(super) fn level(point: u16, j: usize, down: bool) -> u8 {
+    2 * (point >> (2 * j) & 3) as u8 + u8::from(down)
+}
+
+/// The format as levels.
+pub struct Iq1S;
+
+impl Leveled for Iq1S {
+    const VALUES: usize = VALUES;
+    const BYTES: usize = BYTES;
+    const GROUP: usize = 32;
+    const LEVELS: [f32; 16] = LEVELS;
+
+    fn unit(block: &[u8]) -> f32 {
+        0.125 * half_at(block, 0)
     }
+
+    fn scale(block: &[u8], group: usize) -> i8 {
+        (2 * (word(block, group) >> 12 & 7) + 1) as i8
+    }
+
+    fn index(block: &[u8], j: usize) -> u8 {
+        let word = word(block, j / 32);
+        let high = usize::from(word >> (3 * (j / 8 % 4)) & 7);
+        level(IQ1[usize::from(block[2 + j / 8]) | high << 8], j % 8, word >> 15 == 1)
+    }
+}
+
+/// Word of group `group`.
+fn word(block: &[u8], group: usize) -> u16 {
+    u16::from_le_bytes([block[34 + 2 * group], block[35 + 2 * group]])
 }

@@ -1,8 +1,9 @@
 //! IQ2_S: 256 values as 32 points of a grid of 1024 with their signs, in 16 groups of two points;
 //! `value = d · (½ + scale) / 4 · sign · grid`.
 
-use super::grid::{IQ2_S, eight};
+use super::grid::{IQ2_S, LEVELS_2};
 use super::half_at;
+use super::leveled::{Leveled, signed};
 
 /// Values of a block.
 pub const VALUES: usize = 256;
@@ -10,15 +11,27 @@ pub const VALUES: usize = 256;
 /// nibbles.
 pub const BYTES: usize = 82;
 
-/// Decodes whole blocks.
-pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
-    for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
-        let d = half_at(block, 0);
-        for (i, values) in values.chunks_exact_mut(8).enumerate() {
-            let high = usize::from(block[66 + i / 4] >> (2 * (i % 4)) & 3);
-            let nibble = block[74 + i / 4] >> (4 * (i / 2 % 2)) & 15;
-            let scale = d * (0.5 + f32::from(nibble)) * 0.25;
-            eight(IQ2_S[usize::from(block[2 + i]) | high << 8], block[34 + i], scale, values);
-        }
+/// The format as levels.
+pub struct Iq2S;
+
+impl Leveled for Iq2S {
+    const VALUES: usize = VALUES;
+    const BYTES: usize = BYTES;
+    const GROUP: usize = 16;
+    const LEVELS: [f32; 16] = signed(LEVELS_2);
+
+    fn unit(block: &[u8]) -> f32 {
+        0.125 * half_at(block, 0)
+    }
+
+    fn scale(block: &[u8], group: usize) -> i8 {
+        2 * (block[74 + group / 2] >> (4 * (group % 2)) & 15) as i8 + 1
+    }
+
+    fn index(block: &[u8], j: usize) -> u8 {
+        let i = j / 8;
+        let high = usize::from(block[66 + i / 4] >> (2 * (i % 4)) & 3);
+        let point = IQ2_S[usize::from(block[2 + i]) | high << 8];
+        (point >> (2 * (j % 8)) & 3) as u8 | (block[34 + i] >> (j % 8) & 1) << 2
     }
 }

@@ -1,8 +1,9 @@
 //! IQ2_XS: 256 values as 32 points of a grid of 512 with their signs, in 16 groups of two points;
 //! `value = d · (½ + scale) / 4 · sign · grid`.
 
-use super::grid::{IQ2_XS, eight};
+use super::grid::{IQ2_XS, LEVELS_2};
 use super::half_at;
+use super::leveled::{Leveled, signed};
 use super::sign::even;
 
 /// Values of a block.
@@ -10,16 +11,27 @@ pub const VALUES: usize = 256;
 /// Bytes of a block: `d`, 32 words of nine index and seven sign bits, 16 scale nibbles.
 pub const BYTES: usize = 74;
 
-/// Decodes whole blocks.
-pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
-    for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
-        let d = half_at(block, 0);
-        let words = block[2..66].as_chunks::<2>().0;
-        for (i, (values, word)) in values.chunks_exact_mut(8).zip(words).enumerate() {
-            let word = u16::from_le_bytes(*word);
-            let nibble = block[66 + i / 4] >> (4 * (i / 2 % 2)) & 15;
-            let scale = d * (0.5 + f32::from(nibble)) * 0.25;
-            eight(IQ2_XS[usize::from(word & 511)], even((word >> 9) as u8), scale, values);
-        }
+/// The format as levels.
+pub struct Iq2Xs;
+
+impl Leveled for Iq2Xs {
+    const VALUES: usize = VALUES;
+    const BYTES: usize = BYTES;
+    const GROUP: usize = 16;
+    const LEVELS: [f32; 16] = signed(LEVELS_2);
+
+    fn unit(block: &[u8]) -> f32 {
+        0.125 * half_at(block, 0)
+    }
+
+    fn scale(block: &[u8], group: usize) -> i8 {
+        2 * (block[66 + group / 2] >> (4 * (group % 2)) & 15) as i8 + 1
+    }
+
+    fn index(block: &[u8], j: usize) -> u8 {
+        let at = 2 + j / 8 * 2;
+        let word = u16::from_le_bytes([block[at], block[at + 1]]);
+        let level = (IQ2_XS[usize::from(word & 511)] >> (2 * (j % 8)) & 3) as u8;
+        level | (even((word >> 9) as u8) >> (j % 8) & 1) << 2
     }
 }

@@ -19,6 +19,7 @@ pub mod iq3_s;
 pub mod iq3_xxs;
 pub mod iq4_nl;
 pub mod iq4_xs;
+mod leveled;
 pub mod mxfp4;
 pub mod q2_k;
 pub mod q3_k;
@@ -34,6 +35,7 @@ pub mod sign;
 pub mod tile;
 
 pub use encode::Encoder;
+pub use leveled::Leveled;
 
 /// One line a format: variant, name, values a block, bytes a block, decoder of whole blocks.
 macro_rules! formats {
@@ -86,21 +88,21 @@ formats! {
     Q5_0, "Q5_0", q5_0::VALUES, q5_0::BYTES, q5_0::decode;
     Q5_1, "Q5_1", q5_1::VALUES, q5_1::BYTES, q5_1::decode;
     Q8_0, "Q8_0", q8_0::VALUES, q8_0::BYTES, q8_0::decode;
-    Q2K, "Q2_K", q2_k::VALUES, q2_k::BYTES, q2_k::decode;
-    Q3K, "Q3_K", q3_k::VALUES, q3_k::BYTES, q3_k::decode;
+    Q2K, "Q2_K", q2_k::VALUES, q2_k::BYTES, leveled::decode::<q2_k::Q2K>;
+    Q3K, "Q3_K", q3_k::VALUES, q3_k::BYTES, leveled::decode::<q3_k::Q3K>;
     Q4K, "Q4_K", q4_k::VALUES, q4_k::BYTES, q4_k::decode;
     Q5K, "Q5_K", q5_k::VALUES, q5_k::BYTES, q5_k::decode;
     Q6K, "Q6_K", q6_k::VALUES, q6_k::BYTES, q6_k::decode;
-    Iq1S, "IQ1_S", iq1_s::VALUES, iq1_s::BYTES, iq1_s::decode;
-    Iq1M, "IQ1_M", iq1_m::VALUES, iq1_m::BYTES, iq1_m::decode;
+    Iq1S, "IQ1_S", iq1_s::VALUES, iq1_s::BYTES, leveled::decode::<iq1_s::Iq1S>;
+    Iq1M, "IQ1_M", iq1_m::VALUES, iq1_m::BYTES, leveled::decode::<iq1_m::Iq1M>;
     Iq2Xxs, "IQ2_XXS", iq2_xxs::VALUES, iq2_xxs::BYTES, iq2_xxs::decode;
-    Iq2Xs, "IQ2_XS", iq2_xs::VALUES, iq2_xs::BYTES, iq2_xs::decode;
-    Iq2S, "IQ2_S", iq2_s::VALUES, iq2_s::BYTES, iq2_s::decode;
-    Iq3Xxs, "IQ3_XXS", iq3_xxs::VALUES, iq3_xxs::BYTES, iq3_xxs::decode;
-    Iq3S, "IQ3_S", iq3_s::VALUES, iq3_s::BYTES, iq3_s::decode;
+    Iq2Xs, "IQ2_XS", iq2_xs::VALUES, iq2_xs::BYTES, leveled::decode::<iq2_xs::Iq2Xs>;
+    Iq2S, "IQ2_S", iq2_s::VALUES, iq2_s::BYTES, leveled::decode::<iq2_s::Iq2S>;
+    Iq3Xxs, "IQ3_XXS", iq3_xxs::VALUES, iq3_xxs::BYTES, leveled::decode::<iq3_xxs::Iq3Xxs>;
+    Iq3S, "IQ3_S", iq3_s::VALUES, iq3_s::BYTES, leveled::decode::<iq3_s::Iq3S>;
     Iq4Nl, "IQ4_NL", iq4_nl::VALUES, iq4_nl::BYTES, iq4_nl::decode;
     Iq4Xs, "IQ4_XS", iq4_xs::VALUES, iq4_xs::BYTES, iq4_xs::decode;
-    Mxfp4, "MXFP4", mxfp4::VALUES, mxfp4::BYTES, mxfp4::decode;
+    Mxfp4, "MXFP4", mxfp4::VALUES, mxfp4::BYTES, leveled::decode::<mxfp4::Mxfp4>;
 }
 
 impl Format {

@@ -2,6 +2,7 @@
 //! the OCP Microscaling specification lays down; `value = 2^(e − 128) · LEVELS[index]`, the levels
 //! being doubled to stay whole.
 
+use super::leveled::Leveled;
 use super::nibble;
 
 /// Values of a block.
@@ -10,19 +11,29 @@ pub const VALUES: usize = 32;
 pub const BYTES: usize = 17;
 
 /// Twice the four-bit floats, in the order of their bits.
-pub const LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+const LEVELS: [f32; 16] =
+    [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0];
 
-/// Decodes whole blocks.
-pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
-    for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
-        let scale = half_scale(block[0]);
-        for (j, value) in values.iter_mut().enumerate() {
-            *value = scale * f32::from(LEVELS[usize::from(nibble(&block[1..], j))]);
-        }
+/// The format as levels.
+pub struct Mxfp4;
+
+impl Leveled for Mxfp4 {
+    const VALUES: usize = VALUES;
+    const BYTES: usize = BYTES;
+    const GROUP: usize = 32;
+    const LEVELS: [f32; 16] = LEVELS;
+
+    /// `2^(e − 128)`; the two smallest exponents give subnormal numbers.
+    fn unit(block: &[u8]) -> f32 {
+        let e = block[0];
+        f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 })
     }
-}
 
-/// `2^(e − 128)`; the two smallest exponents give subnormal numbers.
-pub fn half_scale(e: u8) -> f32 {
-    f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 })
+    fn scale(_: &[u8], _: usize) -> i8 {
+        1
+    }
+
+    fn index(block: &[u8], j: usize) -> u8 {
+        nibble(&block[1..], j)
+    }
 }

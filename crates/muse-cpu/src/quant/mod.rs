@@ -15,6 +15,7 @@ mod expanded;
 mod iq2_xxs;
 mod iq4_nl;
 mod iq4_xs;
+mod levels;
 mod panel;
 mod q4_0;
 mod q4_1;
@@ -28,11 +29,13 @@ mod rows;
 
 use muse_core::Result;
 use muse_core::contract::WeightView;
-use muse_core::quant::Format;
+use muse_core::quant::{Format, iq1_m, iq1_s, iq2_s, iq2_xs, iq3_s, iq3_xxs, mxfp4, q2_k, q3_k};
 
 pub(crate) use activations::{Activations, tile_rows};
 pub(crate) use expanded::bytes as expanded_bytes;
 pub(crate) use rows::{MOST_ROWS, Rows};
+
+use levels::Levels;
 
 use crate::aligned::Aligned;
 use crate::kernels::Isa;
@@ -108,7 +111,7 @@ pub(crate) struct Kernels {
     pub(crate) expand: Option<(expanded::Expand, Rows)>,
 }
 
-static KINDS: [Kind; 12] = [
+static KINDS: [Kind; 21] = [
     bf16::KIND,
     kind::<q8_0::Q8_0>(),
     kind::<q4_0::Q4_0>(),
@@ -121,6 +124,15 @@ static KINDS: [Kind; 12] = [
     kind::<iq2_xxs::Iq2Xxs>(),
     kind::<iq4_nl::Iq4Nl>(),
     kind::<iq4_xs::Iq4Xs>(),
+    kind::<Levels<q2_k::Q2K>>(),
+    kind::<Levels<q3_k::Q3K>>(),
+    kind::<Levels<iq1_s::Iq1S>>(),
+    kind::<Levels<iq1_m::Iq1M>>(),
+    kind::<Levels<iq2_xs::Iq2Xs>>(),
+    kind::<Levels<iq2_s::Iq2S>>(),
+    kind::<Levels<iq3_xxs::Iq3Xxs>>(),
+    kind::<Levels<iq3_s::Iq3S>>(),
+    kind::<Levels<mxfp4::Mxfp4>>(),
 ];
 
 const fn kind<P: Packing>() -> Kind {

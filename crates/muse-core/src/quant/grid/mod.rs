@@ -20,22 +20,6 @@ pub(super) fn eight(point: u16, signs: u8, scale: f32, out: &mut [f32]) {
     }
 }
 
-/// Four values of an IQ3 point with the given levels; bit `j` of `signs` negates value `j`.
-pub(super) fn four(point: u16, levels: &[f32; 8], signs: u8, scale: f32, out: &mut [f32]) {
-    for (j, value) in out.iter_mut().enumerate() {
-        let entry = levels[usize::from(point >> (3 * j) & 7)];
-        *value = signed(scale * entry, signs, j);
-    }
-}
-
-/// Eight values of an IQ1 point, shifted.
-pub(super) fn ternary(point: u16, shift: f32, scale: f32, out: &mut [f32]) {
-    for (j, value) in out.iter_mut().enumerate() {
-        let entry = f32::from((point >> (2 * j) & 3) as i8 - 1);
-        *value = scale * (entry + shift);
-    }
-}
-
 fn signed(value: f32, signs: u8, j: usize) -> f32 {
     if signs >> j & 1 == 1 { -value } else { value }
 }

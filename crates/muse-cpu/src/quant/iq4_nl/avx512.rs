@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{SCALES, level};
-use crate::quant::rows::avx512::{Step, halves, nibbles};
+use crate::quant::rows::avx512::{self as rows, Step, halves};
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
@@ -17,13 +17,5 @@ pub(super) fn unpack(block: &[u8], _: usize) -> Step {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 pub(in crate::quant) fn levels(block: &[u8], at: usize) -> [__m512i; 8] {
-    let table: [u8; 16] = std::array::from_fn(|index| level(index as u8));
-    // SAFETY: 16 bytes are there.
-    let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
-    let table = _mm512_broadcast_i32x4(table);
-    let mut numbers = nibbles(block, at);
-    for number in &mut numbers {
-        *number = _mm512_shuffle_epi8(table, *number);
-    }
-    numbers
+    rows::levels(block, at, &std::array::from_fn(|index| level(index as u8)))
 }

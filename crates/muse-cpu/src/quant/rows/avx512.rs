@@ -221,3 +221,13 @@ pub(in crate::quant) fn nibbles(block: &[u8], at: usize) -> [__m512i; 8] {
     }
     out
 }
+
+/// What a table has for the nibbles of 4 vectors from `at` on, quads in order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(in crate::quant) fn levels(block: &[u8], at: usize, table: &[u8; 16]) -> [__m512i; 8] {
+    // SAFETY: 16 bytes are there.
+    let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
+    let table = _mm512_broadcast_i32x4(table);
+    nibbles(block, at).map(|number| _mm512_shuffle_epi8(table, number))
+}
