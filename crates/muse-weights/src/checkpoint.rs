@@ -187,4 +187,10 @@ impl WeightSource for Checkpoint {
     fn weight(&self, name: &str) -> muse_core::Result<WeightView<'_>> {
         Ok(self.located(name)?)
     }
+
+    fn release(&self, name: &str) {
+        if let Some(&i) = self.by_name.get(name) {
+            self.entries[i].release(&self.files);
+        }
+    }
 }

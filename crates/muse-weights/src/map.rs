@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,6 +44,24 @@ impl Bytes {
         // a check, so that even changed bytes could only give wrong numbers.
         let map = unsafe { memmap2::MmapOptions::new().map_copy_read_only(&file) };
         Ok(Self(Place::Mapped(map.map_err(refused)?)))
+    }
+
+    /// Gives the memory back that a range of a mapped file takes; it is read again when touched.
+    pub(crate) fn release(&self, range: Range<usize>) {
+        match &self.0 {
+            #[cfg(unix)]
+            Place::Mapped(map) => {
+                let advice = memmap2::UncheckedAdvice::DontNeed;
+                // SAFETY: nothing was ever written to this private, read-only mapping of a file, so
+                // that a page which is dropped comes back with the same bytes when it is touched:
+                // no reference into it sees a change.
+                let advised =
+                    unsafe { map.unchecked_advise_range(advice, range.start, range.len()) };
+                // A system that refuses keeps the pages: more memory is used, nothing is wrong.
+                drop(advised);
+            }
+            _ => {}
+        }
     }
 }
 

@@ -175,6 +175,13 @@ impl Entry {
             }
         }
     }
+
+    /// Gives the memory of the source's bytes back until they are read again.
+    pub(crate) fn release(&self, files: &[SourceFile]) {
+        if let Some((file, range)) = &self.place {
+            files[*file].bytes.release(range.clone());
+        }
+    }
 }
 
 /// For each row in half-split order, the row of the interleaved order it comes from.

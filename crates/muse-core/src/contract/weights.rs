@@ -25,6 +25,9 @@ pub trait WeightSource: Send + Sync {
     /// A tensor's bytes. [`crate::Error::Corrupt`] names the file and the tensor when it is
     /// missing.
     fn weight(&self, name: &str) -> Result<WeightView<'_>>;
+    /// A tensor has been taken over: memory that its bytes hold may be given back. It can still be
+    /// asked for. Sources whose bytes are in memory in any case do nothing.
+    fn release(&self, _name: &str) {}
 }
 
 /// What kinds of model a checkpoint holds; a HuggingFace target folder holds text and vision.

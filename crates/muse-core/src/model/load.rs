@@ -27,6 +27,7 @@ impl<'a, B: Backend> Loader<'a, B> {
     /// A weight matrix `[rows, cols]`.
     pub fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<B::Weight> {
         let weight = self.backend.load(self.view(name, rows, cols)?)?;
+        self.source.release(name);
         self.count();
         Ok(weight)
     }

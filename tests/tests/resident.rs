@@ -1,0 +1,57 @@
+//! A loaded model takes the memory of its packed weights: the pages of the file are let go.
+#![cfg(target_os = "linux")]
+
+use std::sync::Arc;
+
+use muse_core::Result;
+use muse_core::contract::{KvType, TextSpec};
+use muse_core::model::{Model, ModelOptions, page_bytes};
+use muse_core::quant::Format;
+use muse_tests::checkpoint::fast_cpu;
+use muse_tests::wide;
+use muse_weights::Checkpoint;
+
+const MB: usize = 1 << 20;
+const PAGES: usize = 4;
+
+/// Bytes of this process that are in memory: of files, and of its own.
+fn resident() -> [usize; 2] {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    ["RssFile:", "RssAnon:"].map(|name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        let kib = line.trim().strip_suffix(" kB").expect("kilobytes");
+        1024 * kib.trim().parse::<usize>().expect("a number")
+    })
+}
+
+#[test]
+fn a_loaded_model_holds_its_weights_once() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let spec = TextSpec { hidden: 1024, ffn: 4096, vocab: 4096, ..wide::shape(4) };
+    // Formats that are repacked, and one that stays as it is in the file.
+    for format in [Format::Q8_0, Format::Q4K, Format::Q6K, Format::Bf16, Format::F16] {
+        let path = folder.path().join(format!("{format}.gguf"));
+        let bytes = wide::write(&spec, format, format, &path).expect("written") as usize;
+        assert!(bytes > 40 * MB, "{format}: {bytes} bytes are too few to see");
+        let [file, own] = resident();
+        let checkpoint = Checkpoint::open(&path)?;
+        let options = ModelOptions {
+            kv: KvType::default(),
+            full_pages: PAGES,
+            window_pages: PAGES,
+            max_rows: 64,
+            max_scores: 1,
+            taps: Vec::new(),
+        };
+        let model = Model::new(Arc::new(fast_cpu()), &checkpoint, &options, &mut |_, _| {})?;
+        let [file_after, own_after] = resident();
+        let pages = page_bytes(&spec, options.kv);
+        let most = bytes + bytes / 20 + PAGES * (pages.full + pages.window) + 8 * MB;
+        let grown = own_after.saturating_sub(own);
+        assert!(grown <= most, "{format}: {grown} bytes for a file of {bytes}");
+        let grown = file_after.saturating_sub(file);
+        assert!(grown <= 8 * MB, "{format}: {grown} bytes of the file are still held");
+        drop(model);
+    }
+    Ok(())
+}
