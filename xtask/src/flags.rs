@@ -60,5 +60,25 @@ xflags::xflags! {
             /// The file, which is not there yet.
             required --out out: PathBuf
         }
+        /// Runs llama-bench and `muse bench` in turn on the same file and prints how much faster
+        /// muse is.
+        cmd versus {
+            /// Folder of llama-bench, built for this machine.
+            required --llama llama: PathBuf
+            /// GGUF file; may be given several times.
+            repeated --model model: PathBuf
+            /// Threads of both, one a core when absent.
+            optional --threads threads: usize
+            /// Runs of each, 3 when absent.
+            optional --pairs pairs: usize
+            /// Measurements a run, 3 when absent.
+            optional --repeats repeats: u32
+            /// Length of the prompt, 512 when absent.
+            optional --prompt prompt: u32
+            /// Tokens to decode, 32 when absent.
+            optional --tokens tokens: u32
+            /// Rows of a verify, 2,4,8,16 when absent.
+            optional --rows rows: String
+        }
     }
 }

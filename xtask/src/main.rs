@@ -11,6 +11,7 @@ mod jobs;
 mod source;
 mod tidy;
 mod tools;
+mod versus;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,7 @@ fn run(command: XtaskCmd) -> Result<()> {
         XtaskCmd::Cases(flags) => jobs::cases(&sh, &flags.file, flags.kind.as_deref()),
         XtaskCmd::Sim(flags) => jobs::sim(&sh, flags.seeds, flags.from.unwrap_or(0)),
         XtaskCmd::Wide(flags) => jobs::wide(&sh, &flags),
+        XtaskCmd::Versus(flags) => versus::run(&sh, &flags),
     }
 }
 

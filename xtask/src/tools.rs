@@ -59,7 +59,7 @@ impl Tool {
 }
 
 /// Where cargo builds, by `CARGO_TARGET_DIR` or else in the tree.
-fn target_directory(sh: &Shell) -> Result<PathBuf> {
+pub(crate) fn target_directory(sh: &Shell) -> Result<PathBuf> {
     let target = metadata(sh)?["target_directory"].as_str().map(PathBuf::from);
     target.context("cargo metadata names no target_directory")
 }

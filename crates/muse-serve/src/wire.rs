@@ -3,7 +3,11 @@
 // A build without any backend can only say so.
 #![cfg_attr(not(feature = "cpu"), allow(dead_code, unused_variables))]
 
+mod ceilings;
+mod cold;
+mod content;
 mod nano;
+mod passes;
 mod plan;
 
 use std::ops::ControlFlow;
@@ -13,8 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muse_atem::{FileTemplate, Grammars, Template, Tokenizer as AtemTokenizer, template_warning};
 use muse_core::contract::{
-    Backend, Drafter, Engine, KvPool, KvType, Place, PromptTemplate, Rows, Sampling, Scores, SeqId,
-    Shelf, Span, Target, TensorInfo, Token, Tokenizer, WeightSource,
+    Backend, Drafter, Engine, KvPool, KvType, PromptTemplate, Sampling, Scores, Shelf, TensorInfo,
+    Token, Tokenizer, WeightSource,
 };
 use muse_core::engine::{self, EngineOptions};
 use muse_core::model::{Mix, Model, Rounded};
@@ -26,6 +30,11 @@ use muse_weights::Checkpoint;
 
 use crate::spill::SpillFolder;
 use crate::{App, ModelCard};
+pub use ceilings::{Ceilings, Cost, Work};
+use cold::Cold;
+pub use content::ContentHashes;
+use passes::Line;
+pub use passes::Passes;
 pub use plan::MemoryPlan;
 use plan::Sizes;
 
@@ -71,7 +80,9 @@ pub struct LoadOptions {
     pub spill: Option<(PathBuf, u64)>,
     /// One of [`BACKENDS`]; none means the first.
     pub backend: Option<String>,
-    /// Makes room for the scores of many rows, for [`Loaded::logits`].
+    /// Lets no request find the rows that earlier ones left in the cache; excludes `spill`.
+    pub cold: bool,
+    /// Makes room for the scores of many rows, for [`Loaded::logits`] and [`Loaded::passes`].
     pub logits: bool,
 }
 
@@ -86,6 +97,8 @@ pub struct Loaded {
     pub tokenizer: Option<Arc<dyn Tokenizer>>,
     /// How much memory it takes.
     pub plan: MemoryPlan,
+    /// What a pass costs.
+    pub work: Work,
     /// What the user should hear of the checkpoint's chat template: that it is not the one that
     /// renders.
     pub template_warning: Option<String>,
@@ -247,7 +260,8 @@ fn join<B: Backend>(
         grammars,
         template_warning,
         plan: sizes.plan.clone(),
-        parts: Box::new(Joined { backend, target, drafter, sizes, spill }),
+        work: Work::of(source),
+        parts: Box::new(Joined { backend, target, drafter, sizes, spill, cold: options.cold }),
     })
 }
 
@@ -363,7 +377,26 @@ impl Loaded {
                 token.0, self.card.vocab
             )));
         }
-        self.parts.logits(prompt, take)
+        let mut passes = self.parts.passes()?;
+        let (rows, scored) = passes.limits();
+        let mut values = Vec::new();
+        for chunk in prompt.chunks(rows.min(scored)) {
+            passes.pass(chunk, Scores::All)?;
+            passes.scores(chunk.len(), &mut values)?;
+            if take(&values).is_break() {
+                break;
+            }
+            passes.keep(chunk);
+        }
+        Ok(())
+    }
+
+    /// Drives the model by hand, one sequence that begins empty.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn passes(&mut self) -> Result<Box<dyn Passes + '_>> {
+        self.parts.passes()
     }
 
     /// Starts the engine. `on_failure` hears of it when the engine stops for good.
@@ -386,11 +419,7 @@ impl Loaded {
 
 /// A loaded model on its backend.
 trait Parts: Send {
-    fn logits(
-        &mut self,
-        prompt: &[Token],
-        take: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<()>;
+    fn passes(&mut self) -> Result<Box<dyn Passes + '_>>;
     fn start(self: Box<Self>, on_failure: OnFailure) -> Result<Arc<dyn Engine>>;
 }
 
@@ -400,45 +429,21 @@ struct Joined<B: Backend> {
     drafter: Option<Dflash<B>>,
     sizes: Sizes,
     spill: Option<Arc<dyn Shelf>>,
+    cold: bool,
 }
 
 impl<B: Backend> Parts for Joined<B> {
-    fn logits(
-        &mut self,
-        prompt: &[Token],
-        take: &mut dyn FnMut(&[f32]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        // A pool of its own: the drafter did not see these rows, so nothing may find them later.
-        let mut pool = Pool::new(self.sizes.pool);
-        let (seq, mut copies) = (SeqId(0), Vec::new());
-        let keys: Vec<_> = prompt.iter().map(|&token| token.into()).collect();
-        pool.open(seq, &keys)?;
-        let (max_rows, max_scores) = self.target.limits();
-        let vocab = self.target.spec().vocab;
-        let mut values = Vec::new();
-        for chunk in prompt.chunks(max_rows.min(max_scores)) {
-            let start = pool.len(seq);
-            let end = start + chunk.len() as u32;
-            pool.reserve(seq, end, &mut copies)?;
-            let place = Place { start, rows: chunk.len(), pages: pool.pages(seq) };
-            let span = Span { place, rows: Rows::Tokens(chunk), scores: Scores::All };
-            self.target.forward(&[span])?;
-            values.resize(chunk.len() * vocab, 0.0);
-            self.backend.read(self.target.scores(), 0, &mut values)?;
-            if take(&values).is_break() {
-                break;
-            }
-            pool.commit(seq, &keys[start as usize..end as usize]);
-        }
-        Ok(())
+    fn passes(&mut self) -> Result<Box<dyn Passes + '_>> {
+        Ok(Box::new(Line::new(&*self.backend, &mut self.target, self.sizes.pool)?))
     }
 
     fn start(self: Box<Self>, on_failure: OnFailure) -> Result<Arc<dyn Engine>> {
-        let Self { backend, target, drafter, sizes, spill } = *self;
-        let pool = Box::new(match &spill {
-            Some(shelf) => Pool::spilling(sizes.pool, shelf.root()),
-            None => Pool::new(sizes.pool),
-        });
+        let Self { backend, target, drafter, sizes, spill, cold } = *self;
+        let pool: Box<dyn KvPool> = match &spill {
+            _ if cold => Box::new(Cold(Pool::new(sizes.pool))),
+            Some(shelf) => Box::new(Pool::spilling(sizes.pool, shelf.root())),
+            None => Box::new(Pool::new(sizes.pool)),
+        };
         let options = EngineOptions { on_failure: Some(on_failure), shelf: spill, ..sizes.engine };
         let drafter = drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter<B>>);
         let handle = engine::spawn(backend, Box::new(target), drafter, pool, options)?;

@@ -31,6 +31,8 @@ pub(super) enum Command {
     Inspect(InspectCommand),
     /// Write a checkpoint as a GGUF file in another type
     Quantize(QuantizeCommand),
+    /// Measure how fast the model runs here, beside what the machine can do at most
+    Bench(BenchCommand),
 }
 
 #[derive(Args)]
@@ -142,6 +144,35 @@ pub(super) struct QuantizeCommand {
     pub(super) threads: Option<NonZeroUsize>,
 }
 
+#[derive(Args)]
+pub(super) struct BenchCommand {
+    /// Lengths of prompts to run
+    #[arg(short, long, value_name = "ROWS", value_delimiter = ',', default_value = "512,2048")]
+    pub(super) prompt: Vec<u32>,
+    /// Tokens to decode, one after the other; 0 leaves decoding out
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 32)]
+    pub(super) tokens: u32,
+    /// Rows that are in the cache when decoding begins
+    #[arg(short, long, value_name = "ROWS", value_delimiter = ',', default_value = "0,2048")]
+    pub(super) depth: Vec<u32>,
+    /// Rows of a verify, run with the head on the last row and with the head on all
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', default_value = "1,2,4,8,16,32")]
+    pub(super) rows: Vec<u32>,
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) repeats: u32,
+    /// Run fixed prompts instead: prose, code and JSON, 256 tokens each, greedily, in an empty cache
+    #[arg(long, conflicts_with_all = ["prompt", "tokens", "depth", "rows", "repeats"])]
+    pub(super) suite: Option<Suite>,
+    /// Print one JSON object with every sample, the ceilings and the definitions
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) config: ConfigFile,
+    #[command(flatten)]
+    pub(super) model: ModelFlags,
+}
+
 /// How tokens are drawn; what is absent is the checkpoint's default.
 #[derive(Args)]
 #[command(next_help_heading = "Sampling (defaults are the checkpoint's)")]
@@ -173,6 +204,12 @@ pub(super) struct SamplingFlags {
     /// Equal seeds give equal answers [default: random]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
+}
+
+/// Prompts that are measured.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Suite {
+    Canonical,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -2,6 +2,7 @@
 
 mod answer;
 mod args;
+mod bench;
 mod calculator;
 mod chat;
 mod generate;
@@ -30,6 +31,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Generate(command) => generate::run(&command),
         Command::Inspect(command) => inspect::run(&command),
         Command::Quantize(command) => quantize::run(&command),
+        Command::Bench(command) => bench::run(&command),
     };
     match result {
         Ok(code) => code,

@@ -1,6 +1,7 @@
 //! The built `muse` as a user runs it, against the reference outputs of the embedded muse-nano and
 //! of the checkpoint without a tokenizer.
 
+mod bench;
 mod chat;
 mod generate;
 mod quantize;

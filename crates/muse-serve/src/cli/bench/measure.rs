@@ -1,0 +1,161 @@
+//! Measures prompts, decoding and verifying, pass by pass and through the engine.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use muse_core::contract::{Scores, Token};
+use muse_core::sampler::mix;
+use muse_serve::App;
+use muse_serve::wire::{Ceilings, LoadOptions, Loaded, Work};
+
+use super::completion::{Ask, Completion};
+use super::machine;
+use super::record::{Line, Measure, Record};
+use super::samples::Samples;
+use crate::cli::args::BenchCommand;
+use crate::cli::terminal::{Progress, Screen};
+use crate::cli::{load, on_failure};
+
+/// Time for each ceiling, before and again after the model was measured.
+const CEILING: Duration = Duration::from_millis(300);
+const PAGE: u32 = muse_core::contract::PAGE_TOKENS as u32;
+
+pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
+    let options = options(command)?;
+    let threads = options.threads.unwrap_or_else(machine::cores);
+    let ceilings = || Ceilings::measure(options.backend.as_deref(), threads, CEILING);
+    let before = ceilings()?;
+    let load_average = machine::load_average();
+    let began = Instant::now();
+    let mut loaded = load(&options)?;
+    let (load_time, resident) = (began.elapsed(), machine::resident());
+    let (card, plan, work) = (loaded.card.clone(), loaded.plan.clone(), loaded.work);
+    let mut lines = passes(command, &mut loaded)?;
+    let app = loaded.start(on_failure())?;
+    lines.extend(decode(command, &app)?);
+    drop(app);
+    let record = Record {
+        card,
+        threads,
+        plan,
+        work,
+        load_time,
+        resident,
+        load_average: [load_average, machine::load_average()],
+        ceilings: before.or(ceilings()?),
+        lines,
+    };
+    let text = if command.json { format!("{}\n", record.json()) } else { record.to_string() };
+    Screen::new().say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Room for the longest measurement and no more, unless the user says otherwise.
+fn options(command: &BenchCommand) -> Result<LoadOptions> {
+    let options = command.config.model(&command.model)?;
+    let most = |list: &[u32]| list.iter().copied().max().unwrap_or(0);
+    if [&command.prompt, &command.rows].into_iter().flatten().any(|&rows| rows == 0) {
+        bail!("a pass of 0 rows measures nothing; -p and --rows take numbers from 1");
+    }
+    let decoded = most(&command.depth).max(1).saturating_add(command.tokens + 1);
+    let room = most(&command.prompt).max(most(&command.rows)).max(decoded);
+    Ok(LoadOptions {
+        context: options.context.or(Some(room.next_multiple_of(PAGE))),
+        most_parallel: 1,
+        logits: true,
+        ..options
+    })
+}
+
+/// Tokens of no meaning, the same for everybody.
+fn tokens(count: u32, vocab: u32) -> Vec<Token> {
+    (0..count).map(|i| Token((mix(0, u64::from(i)) % u64::from(vocab)) as u32)).collect()
+}
+
+/// Prompts and verifies, in turn, so that what disturbs one disturbs all.
+fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
+    let vocab = loaded.card.vocab;
+    let mut passes = loaded.passes()?;
+    let (most_rows, most_scored) = passes.limits();
+    let prompts = command.prompt.iter().map(|&rows| Measure::Prompt { rows: rows as usize });
+    // The last row of one row is all of them.
+    let verifies = command.rows.iter().flat_map(|&rows| {
+        let verify = |all| Measure::Rows { rows: rows as usize, all };
+        [false, true].map(verify).into_iter().take(if rows == 1 { 1 } else { 2 })
+    });
+    let measures: Vec<Measure> = prompts.chain(verifies).collect();
+    if let Some(measure) = measures.iter().find(|measure| measure.scored() > most_scored) {
+        bail!("{measure}: a pass scores at most {most_scored} rows here; give smaller --rows");
+    }
+    let longest = measures.iter().map(|measure| measure.rows()).max().unwrap_or(0);
+    let tokens = tokens(longest as u32, vocab);
+    let mut samples = vec![Samples::default(); measures.len()];
+    let mut progress = Progress::new();
+    // What comes first finds cold memory and is left out.
+    for repeat in 0..=command.repeats {
+        progress.show("measuring passes", repeat.into(), command.repeats.into());
+        for (measure, samples) in measures.iter().zip(&mut samples) {
+            let mut time = Duration::ZERO;
+            let prompt = &tokens[..measure.rows()];
+            // Rows that a pass cannot take at once go one chunk after the other.
+            for (i, chunk) in prompt.chunks(most_rows).enumerate() {
+                let last = (i + 1) * most_rows >= prompt.len();
+                let began = Instant::now();
+                passes.pass(chunk, if last { measure.scores() } else { Scores::None })?;
+                time += began.elapsed();
+                if !last {
+                    passes.keep(chunk);
+                }
+            }
+            if repeat > 0 {
+                samples.0.push(time.as_secs_f64());
+            }
+        }
+    }
+    let lines = measures.into_iter().zip(samples);
+    Ok(lines.map(|(measure, seconds)| Line { measure, seconds, accepted: None }).collect())
+}
+
+/// Single tokens through the engine, without and with a drafter.
+fn decode(command: &BenchCommand, app: &App) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    if command.tokens == 0 {
+        return Ok(lines);
+    }
+    let mut progress = Progress::new();
+    for (i, &depth) in command.depth.iter().enumerate() {
+        progress.show("measuring decode", i as u64, command.depth.len() as u64);
+        let prompt = tokens(depth.max(1), app.model.vocab);
+        let drafts = [Some(0), None];
+        let drafts = &drafts[..if app.model.draft_width > 0 { 2 } else { 1 }];
+        let mut found = vec![(Samples::default(), Samples::default()); drafts.len()];
+        for repeat in 0..=command.repeats {
+            for (&max_draft, (seconds, accepted)) in drafts.iter().zip(&mut found) {
+                let max_tokens = command.tokens + 1;
+                let ask = Ask { prompt: &prompt, stop: &[], max_tokens, max_draft };
+                let Completion { done, .. } = Completion::run(app, &ask)?;
+                if repeat > 0 {
+                    seconds.0.push(done.timings.decode.as_secs_f64());
+                    let verifies = done.usage.accepted.len().max(1) as f64;
+                    accepted.0.push(f64::from(done.usage.accepted.iter().sum::<u32>()) / verifies);
+                }
+            }
+        }
+        for (&max_draft, (seconds, accepted)) in drafts.iter().zip(found) {
+            let (tokens, drafted) = (command.tokens as usize, max_draft.is_none());
+            let measure = Measure::Decode { depth, tokens, drafted };
+            lines.push(Line { measure, seconds, accepted: drafted.then(|| accepted.median()) });
+        }
+    }
+    Ok(lines)
+}
+
+/// What a measure takes at least.
+pub(super) fn least(measure: &Measure, work: &Work, most: &Ceilings) -> Option<Duration> {
+    match *measure {
+        Measure::Decode { drafted: true, .. } => None,
+        Measure::Decode { tokens, .. } => Some(work.least(1, 1, most) * tokens as u32),
+        _ => Some(work.least(measure.rows(), measure.scored(), most)),
+    }
+}

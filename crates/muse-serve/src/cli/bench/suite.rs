@@ -1,0 +1,136 @@
+//! `muse bench --suite canonical`: fixed prompts of three kinds of text, each alone in an empty
+//! cache, plain and with the drafter.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use muse_core::contract::{Conversation, FinishReason, Part, Token, Turn};
+use muse_serve::App;
+use muse_serve::service::{Gate, Service};
+use muse_serve::wire::{ContentHashes, LoadOptions};
+use sha2::{Digest, Sha256};
+
+use super::completion::{Ask, Completion};
+use super::machine;
+use super::suite_record::{Entry, Mode, SuiteRecord};
+use crate::cli::args::BenchCommand;
+use crate::cli::terminal::{Progress, Screen};
+use crate::cli::{load, on_failure};
+
+/// Prompts by kind of text.
+const CANONICAL: &str = include_str!("canonical.json");
+/// Tokens that are asked for.
+pub(super) const TOKENS: u32 = 256;
+/// The day that the model is told.
+pub(super) const DATE: &str = "2026-01-01";
+/// Room for the longest prompt and its completion.
+const CONTEXT: u32 = 2048;
+/// Tokens of the completion that nothing is said of: it finds cold memory.
+const WARM_UP: u32 = 8;
+
+pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
+    let options = command.config.model(&command.model)?;
+    if options.spill.is_some() {
+        bail!("the suite runs with an empty cache; leave out --kv-spill");
+    }
+    let context = options.context.or(Some(CONTEXT));
+    let options = LoadOptions { context, most_parallel: 1, cold: true, ..options };
+    let hashes = ContentHashes::of(&options)?;
+    let load_average = machine::load_average();
+    let loaded = load(&options)?;
+    let (card, kv) = (loaded.card.clone(), loaded.plan.kv);
+    let app = Arc::new(loaded.start(on_failure())?);
+    let entries = entries(&app)?;
+    let record = SuiteRecord {
+        card,
+        hashes,
+        suite_hash: Sha256::digest(CANONICAL).iter().map(|byte| format!("{byte:02x}")).collect(),
+        threads: options.threads.unwrap_or_else(machine::cores),
+        kv,
+        exact: options.exact,
+        max_draft: options.max_draft,
+        load_average: [load_average, machine::load_average()],
+        entries,
+    };
+    let text = if command.json { format!("{}\n", record.json()) } else { record.to_string() };
+    Screen::new().say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every prompt, plain and, with a drafter, drafted.
+fn entries(app: &Arc<App>) -> Result<Vec<Entry>> {
+    let suite: BTreeMap<String, Vec<String>> = serde_json::from_str(CANONICAL)?;
+    let count: usize = suite.values().map(Vec::len).sum();
+    let prompts = suite.into_iter().flat_map(|(class, prompts)| {
+        prompts.into_iter().map(move |prompt| (class.clone(), prompt))
+    });
+    let drafts = app.model.draft_width > 0;
+    let (mut entries, mut progress) = (Vec::new(), Progress::new());
+    for (i, (class, text)) in prompts.enumerate() {
+        progress.show("measuring the suite", i as u64, count as u64);
+        let prompt = render(app, &text)?;
+        let run = |max_draft, max_tokens| {
+            let ask = Ask { prompt: &prompt, stop: &app.stop, max_tokens, max_draft };
+            Completion::run(app, &ask)
+        };
+        if i == 0 {
+            run(Some(0), WARM_UP)?;
+            drafts.then(|| run(None, WARM_UP)).transpose()?;
+        }
+        let plain = run(Some(0), TOKENS)?;
+        let drafted = drafts.then(|| run(None, TOKENS)).transpose()?;
+        let equal = drafted.as_ref().map(|drafted| drafted.tokens == plain.tokens);
+        entries.push(Entry {
+            class,
+            prompt_tokens: prompt.len(),
+            plain: mode(&plain)?,
+            drafted: drafted.as_ref().map(mode).transpose()?,
+            equal,
+        });
+    }
+    Ok(entries)
+}
+
+/// The prompt of a conversation that begins with this text.
+fn render(app: &Arc<App>, text: &str) -> Result<Vec<Token>> {
+    let service = Service::new(app.clone(), Gate::default());
+    let conversation = Conversation {
+        turns: vec![Turn::User(vec![Part::Text(text.to_owned())])],
+        current_date: Some(DATE.to_owned()),
+        ..Conversation::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let prompt = runtime.block_on(service.render(conversation));
+    Ok(prompt.context("the suite is made of conversations")?.tokens)
+}
+
+fn mode(completion: &Completion) -> Result<Mode> {
+    let usage = &completion.done.usage;
+    if usage.cached > 0 {
+        bail!("{} rows of a prompt came from the cache, which was to be empty", usage.cached);
+    }
+    let count = completion.tokens.len();
+    Ok(Mode {
+        tokens: count,
+        stopped: matches!(completion.done.reason, FinishReason::Stop(_)),
+        decode: completion.rate(count),
+        first_100: completion.rate(100),
+        full: usage.tokens_per_second(&completion.done.timings),
+        prefill: usage.prefill_tokens_per_second(&completion.done.timings),
+        accepted: usage.accepted.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suite_has_three_kinds_of_text() {
+        let suite: BTreeMap<String, Vec<String>> = serde_json::from_str(CANONICAL).unwrap();
+        assert!(suite.keys().eq(["code", "json", "prose"]), "{:?}", suite.keys());
+        assert!(suite.values().all(|prompts| prompts.len() == 4));
+    }
+}

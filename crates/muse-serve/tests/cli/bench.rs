@@ -1,0 +1,95 @@
+//! `muse bench`: what its records hold, and what it refuses.
+
+use super::*;
+
+fn keys(record: &Value) -> Vec<&str> {
+    let measures = record["measures"].as_array().expect("measures").iter();
+    measures.map(|measure| measure["measure"].as_str().expect("a name")).collect()
+}
+
+#[test]
+fn a_record_has_every_measure_with_its_samples() {
+    let args = "bench -p 8,33 -n 4 -d 0,40 --rows 1,3 --repeats 2 --threads 1 --json";
+    let record = muse(&args.split(' ').collect::<Vec<_>>()).json();
+    let expect = [
+        "prompt/8",
+        "prompt/33",
+        "rows/1/head-last",
+        "rows/3/head-last",
+        "rows/3/head-all",
+        "decode/0",
+        "decode-drafted/0",
+        "decode/40",
+        "decode-drafted/40",
+    ];
+    assert_eq!(keys(&record), expect);
+    for measure in record["measures"].as_array().expect("measures") {
+        let name = measure["measure"].as_str().expect("a name");
+        let rates = &measure["tokens_per_second"];
+        let rate = |key: &str| rates[key].as_f64().expect("a rate");
+        assert_eq!(rates["samples"].as_array().map(Vec::len), Some(2), "{name}");
+        assert!(0.0 < rate("least") && rate("least") <= rate("median"), "{measure}");
+        assert!(rate("median") <= rate("most"), "{measure}");
+        let drafted = name.starts_with("decode-drafted");
+        assert_eq!(measure["share_of_ceiling"].is_null(), drafted, "{measure}");
+        assert_eq!(measure["accepted_drafts_per_verify"].is_number(), drafted, "{measure}");
+    }
+    assert_eq!((&record["threads"], &record["formats"][0][0]), (&json!(1), &json!("BF16")));
+    for ceiling in ["read_bytes", "int8_operations", "bf16_operations", "f32_operations"] {
+        let most = record["ceilings"][format!("{ceiling}_per_second")].as_f64();
+        assert!(most > Some(1e8), "{ceiling}: {most:?}");
+    }
+    // Matrices of bf16: two bytes read and two operations a weight.
+    let work = &record["work"];
+    assert_eq!(
+        work["bytes_a_pass"].as_f64().expect("bytes"),
+        work["operations_a_row"].as_f64().expect("operations")
+            + work["operations_a_scored_row"].as_f64().expect("operations")
+    );
+}
+
+#[test]
+fn the_table_says_the_same() {
+    let table = muse(&["bench", "-p", "8", "-n", "0", "--rows", "2", "--repeats", "1"]).ok();
+    for line in ["muse-nano (BF16 100 %)", "prompt of 8", "2 rows, head on the last", "GB/s read"] {
+        assert!(table.contains(line), "no {line:?} in: {table}");
+    }
+}
+
+#[test]
+fn the_suite_is_plain_and_drafted_and_says_who_stopped() {
+    let record = muse(&["bench", "--suite", "canonical", "--json"]).json();
+    assert_eq!(record["drafted_equals_plain"], true);
+    let prompts = record["prompts"].as_array().expect("prompts");
+    assert_eq!(prompts.len(), 12);
+    let mut stopped = 0;
+    for prompt in prompts {
+        let plain = &prompt["plain"];
+        let tokens = plain["tokens"].as_u64().expect("tokens");
+        assert_eq!(plain["ended"] == "length", tokens == 256, "{prompt}");
+        stopped += u64::from(plain["ended"] == "stop");
+        assert_eq!(plain["first_100"].is_null(), tokens < 100, "{prompt}");
+        assert_eq!(plain["tokens"], prompt["drafted"]["tokens"], "{prompt}");
+        assert!(plain["accepted_drafts_per_verify"].is_null(), "{prompt}");
+    }
+    assert_eq!(record["plain"]["stopped_early"], stopped);
+    for mode in ["plain", "drafted"] {
+        let decode = &record[mode]["decode"];
+        let value = |key: &str| decode[key].as_f64().expect("a rate");
+        assert!(value("min") <= value("p10") && value("lower_95") <= value("mean"), "{decode}");
+        for class in ["prose", "code", "json"] {
+            assert!(record[mode]["classes"][class]["decode"].as_f64() > Some(0.0), "{class}");
+        }
+    }
+    assert_eq!(record["model"]["content_sha256"].as_str().map(str::len), Some(64));
+    assert_eq!(record["drafter"]["length"], "adaptive");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    muse(&["bench", "-p", "0"]).refused(&["-p and --rows", "from 1"]);
+    muse(&["bench", "-p", "99999"]).refused(&["--context", "4096"]);
+    muse(&["bench", "-p", "8", "--rows", "100"]).refused(&["100 rows", "at most 64"]);
+    let said = muse(&["bench", "--suite", "canonical", "-p", "8"]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+}
