@@ -29,6 +29,16 @@ pub use budget::ThinkingBudget;
 /// Larger grammars are refused: no schema of people is, and compiling takes time and memory.
 const MAX_GRAMMAR_BYTES: usize = 512 * 1024;
 
+/// The same for expressions and grammars of a client's own, in which one long text slows every step.
+const MAX_OWN_BYTES: usize = 32 * 1024;
+
+/// The most bytes of one text that an answer or value can be.
+const MAX_TEXT_BYTES: usize = 8 * 1024;
+
+/// Stack to compile on: the compiler descends as deep as rules lead to rules, which is bounded by
+/// the size of a grammar alone.
+const COMPILER_STACK: usize = 512 << 20;
+
 /// Compiled grammars that are kept.
 const CACHED: usize = 64;
 
@@ -137,6 +147,12 @@ impl Grammars {
                 turn.len() + part.len()
             )));
         }
+        if part.len() > MAX_OWN_BYTES {
+            return Err(Error::Invalid(format!(
+                "the grammar or expression has {} bytes, at most {MAX_OWN_BYTES}; use a smaller one",
+                part.len()
+            )));
+        }
         let key = format!("{turn}\n%%\n{part}");
         if let Some(found) = self.lock().compiled.get(&key) {
             return Ok(found.deep_clone());
@@ -160,13 +176,25 @@ impl Grammars {
             _ => {}
         }
         let grammar = TopLevelGrammar { grammars, max_tokens: None };
-        let matcher = Matcher::new(self.factory.create_parser(grammar));
+        let matcher = self.create(grammar)?;
         if let Some(fault) = matcher.get_error() {
             return Err(refused(answer, &fault));
         }
         self.try_answer(&matcher).map_err(|fault| refused(answer, &fault))?;
         self.lock().put(key, matcher.deep_clone());
         Ok(matcher)
+    }
+
+    fn create(&self, grammar: TopLevelGrammar) -> Result<Matcher> {
+        std::thread::scope(|scope| {
+            let compile = || Matcher::new(self.factory.create_parser(grammar));
+            let thread = std::thread::Builder::new().name("grammar".to_owned());
+            let thread = thread.stack_size(COMPILER_STACK).spawn_scoped(scope, compile);
+            let thread = thread.map_err(|e| {
+                Error::Exhausted(format!("no thread to compile a grammar on: {e}; try again"))
+            })?;
+            Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
     }
 
     /// Follows a new grammar to where its answer begins. What leads nowhere or is too much to

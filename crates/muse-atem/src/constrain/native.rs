@@ -5,9 +5,9 @@ use std::fmt::Write;
 use muse_core::contract::{Conversation, Token, Tokenizer, Tool};
 use muse_core::{Error, Result};
 
-use super::AnswerRule;
 use super::shape;
 use super::value::{self, Values};
+use super::{AnswerRule, MAX_TEXT_BYTES};
 use crate::json::{Json, follow};
 use crate::mark::Mark;
 use crate::request::ToolChoice;
@@ -145,6 +145,12 @@ fn body(answer: &AnswerRule, out: &mut String) -> Result<()> {
             return Err(Error::Invalid("a choice of no texts cannot be met".to_owned()));
         }
         AnswerRule::Choice(texts) => {
+            if let Some(long) = texts.iter().find(|text| text.len() > MAX_TEXT_BYTES) {
+                return Err(Error::Invalid(format!(
+                    "a choice has {} bytes, at most {MAX_TEXT_BYTES}; use shorter texts",
+                    long.len()
+                )));
+            }
             texts.iter().map(|text| literal(text)).collect::<Vec<_>>().join(" | ")
         }
     };

@@ -1,6 +1,7 @@
 //! Whether a JSON schema is one that can be honoured at all: each keyword known, each with a value
 //! of the right kind. Says which keyword is not, and where.
 
+use super::MAX_TEXT_BYTES;
 use crate::json::{Json, Number, follow};
 
 /// What the value of a keyword must be.
@@ -12,6 +13,8 @@ enum Kind {
     Number,
     Count,
     Flag,
+    /// Any value.
+    Constant,
     /// A list of any values.
     Values,
     /// A list of names.
@@ -41,6 +44,7 @@ fn kind(keyword: &str) -> Option<Kind> {
             Kind::Count
         }
         "nullable" => Kind::Flag,
+        "const" => Kind::Constant,
         "enum" => Kind::Values,
         "required" => Kind::Names,
         "type" => Kind::Types,
@@ -106,6 +110,14 @@ impl Walk<'_> {
             Kind::Beyond => {
                 return Err(format!("keyword `{keyword}` at {} is not supported", self.place()));
             }
+            Kind::Text | Kind::Values | Kind::Constant if longest(value) > MAX_TEXT_BYTES => {
+                return Err(format!(
+                    "keyword `{keyword}` at {} has a text of {} bytes, at most {MAX_TEXT_BYTES}",
+                    self.place(),
+                    longest(value)
+                ));
+            }
+            Kind::Constant => return Ok(()),
             Kind::Text => (value.as_str().is_some(), "a string"),
             Kind::Reference => {
                 (follow(value, self.root).is_some(), "a reference to a part of the same schema")
@@ -162,6 +174,18 @@ impl Walk<'_> {
 
     fn place(&self) -> &str {
         if self.path.is_empty() { "the top" } else { &self.path }
+    }
+}
+
+/// Bytes of the longest text in a value.
+fn longest(value: &Json) -> usize {
+    match value {
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(longest).max().unwrap_or(0),
+        Json::Object(members) => {
+            members.iter().map(|(key, value)| key.len().max(longest(value))).max().unwrap_or(0)
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
     }
 }
 

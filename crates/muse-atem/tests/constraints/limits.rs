@@ -149,6 +149,47 @@ fn server_dos_002_hostile_patterns_run_in_linear_time() {
 }
 
 #[test]
+fn long_texts_and_own_grammars_are_bounded() {
+    let none = Conversation::default();
+    let long = "x".repeat(10_000);
+    for (words, rule) in [
+        ("10000 bytes", AnswerRule::Choice(vec![long.clone()])),
+        ("`enum`", AnswerRule::JsonSchema(json!({"enum": [{"k": [long]}]}).to_string())),
+        ("`const`", AnswerRule::JsonSchema(json!({"const": long}).to_string())),
+        ("`pattern`", AnswerRule::JsonSchema(json!({"pattern": long}).to_string())),
+        ("at most", AnswerRule::Regex("a".repeat(40_000))),
+        ("at most", AnswerRule::Lark("start: \"a\"\n".repeat(4000))),
+    ] {
+        let error = GRAMMARS.constraint(&none, &ToolChoice::Auto, &rule).err().unwrap();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn rules_that_lead_far_do_not_exhaust_the_stack() {
+    let none = Conversation::default();
+    let chain: String = (0..2500).map(|i| format!("r{i}: r{} \"x\"\n", i + 1)).collect();
+    let nested = "(".repeat(15_000) + "\"x\"" + &")".repeat(15_000);
+    for lark in [
+        chain + "r2500: \"y\"\nstart: r0\n",
+        format!("start: {nested}\n"),
+        format!("start: {}\"x\"\n", "!".repeat(20_000)),
+        format!("start: T\nT: {nested}\n"),
+        format!("start: T\nT: {}\"x\"\n", "~".repeat(20_000)),
+    ] {
+        // Followed or refused: either way it ends.
+        let _ = GRAMMARS.constraint(&none, &ToolChoice::Auto, &AnswerRule::Lark(lark));
+    }
+    let defs: serde_json::Map<_, _> = (0..9000)
+        .map(|i| (format!("d{i}"), json!({"items": {"$ref": format!("#/$defs/d{}", i + 1)}})))
+        .chain([("d9000".to_owned(), json!({}))])
+        .collect();
+    let chained = json!({"$defs": defs, "$ref": "#/$defs/d0"});
+    let rule = AnswerRule::JsonSchema(chained.to_string());
+    let _ = GRAMMARS.constraint(&none, &ToolChoice::Auto, &rule);
+}
+
+#[test]
 fn nothing_is_compiled_twice() {
     let grammars = Grammars::new(NANO.clone()).unwrap();
     let shape = json!({"type": "object", "properties": (0..60).map(|i| (format!("k{i}"),

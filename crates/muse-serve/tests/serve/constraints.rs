@@ -287,9 +287,14 @@ async fn a_tool_that_cannot_be_held_to_its_schema_is_named() {
     }
 }
 
-/// A schema that takes a second and more to compile: one long text of which each letter is a state.
+/// A schema that takes a second and more to compile: thousands of patterns.
 fn slow_schema() -> Value {
-    json!({ "enum": ["x".repeat(60_000)] })
+    let key = |i: usize| format!("k{i}");
+    let pattern =
+        |i: usize| json!({ "type": "string", "pattern": format!("^[a-z]{{{},}}$", i % 50) });
+    let properties: serde_json::Map<_, _> = (0..6000).map(|i| (key(i), pattern(i))).collect();
+    let required: Vec<_> = (0..6000).map(key).collect();
+    json!({ "type": "object", "properties": properties, "required": required })
 }
 
 #[tokio::test(flavor = "multi_thread")]
