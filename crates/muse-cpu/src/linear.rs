@@ -24,7 +24,7 @@ const DECODED: usize = 8;
 const TASKS: usize = 16;
 const MOST_PANELS: usize = 8;
 /// Rows from which on a panel is unpacked once for all of them.
-const EXPANDED: usize = 24;
+const EXPANDED: usize = 96;
 /// Products from which on the work is shared.
 const SHARED_PRODUCTS: usize = 1 << 19;
 /// Values from which on quantizing activations is shared.

@@ -61,6 +61,9 @@ trait Packing: 'static {
     const MINIMUMS: bool;
     /// Bytes of a packed block of 16 rows.
     const BYTES: usize;
+    /// Whether unpacking once for many rows pays, as measured: where a scale belongs to 32 values
+    /// and numbers lie in one piece, it does not.
+    const EXPANDS: bool = Self::BLOCK > 32;
 
     /// Puts a block of the file into lane `lane` of a packed block that began as zeros.
     fn pack(block: &[u8], lane: usize, out: &mut [u8]);

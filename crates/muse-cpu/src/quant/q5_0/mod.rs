@@ -20,6 +20,7 @@ impl Packing for Q5_0 {
     const OFFSET: i32 = 16;
     const MINIMUMS: bool = false;
     const BYTES: usize = PANEL * q5_0::BYTES;
+    const EXPANDS: bool = true;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
         put_numbers(out, lane, &std::array::from_fn(|k| q5_0::number(block, k)));

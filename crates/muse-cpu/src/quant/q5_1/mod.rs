@@ -20,6 +20,7 @@ impl Packing for Q5_1 {
     const OFFSET: i32 = 0;
     const MINIMUMS: bool = true;
     const BYTES: usize = PANEL * q5_1::BYTES;
+    const EXPANDS: bool = true;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
         put_numbers(out, lane, &std::array::from_fn(|k| q5_1::number(block, k)));

@@ -24,7 +24,11 @@ pub(super) fn kernels<P: Packing>(isa: Isa) -> Option<Kernels> {
         #[cfg(target_arch = "x86_64")]
         Level::Vnni | Level::Bf16 => Kernels {
             packed: avx512::rows::<avx512::Packed<P>>,
-            expand: Some((expanded::expand::<P>, avx512::rows::<expanded::Expanded<P>>)),
+            expand: if P::EXPANDS {
+                Some((expanded::expand::<P>, avx512::rows::<expanded::Expanded<P>>))
+            } else {
+                None
+            },
         },
         Level::Scalar => Kernels { packed: scalar::rows::<P>, expand: None },
         // Only the plain kernels have vectors here.
