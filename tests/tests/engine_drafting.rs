@@ -133,6 +133,29 @@ fn a_disturbed_clock_misleads_little() {
 }
 
 #[test]
+fn what_was_usual_does_not_bind_a_request() {
+    // Drafts were never right for long; then a request comes that they suit.
+    let good = setup(BY_MEMORY, 0.9);
+    let asks = asks(None);
+    let (_, always) = run(&good, &[Ask { max_draft: Some(15), ..asks[0].clone() }], 1);
+    let mut rig = good.build().expect("fits");
+    // Sampled flat, the same drafter is wrong.
+    let sampling = Sampling { temperature: 9.0, seed: 1, ..Sampling::default() };
+    let wild = Ask { sampling, max_draft: Some(15), ..Ask::greedy(words(9, 10), 400) };
+    let mut took = Duration::ZERO;
+    for (id, ask) in (0..).zip([&wild, &wild, &wild, &asks[0]]) {
+        let (_, sink) = client(None);
+        let (before, model) = (rig.model.elapsed(), rig.model.clone());
+        rig.engine.submit(SeqId(id), ask.request(61), sink, before).expect("is taken");
+        while rig.engine.step(&|| model.elapsed()).expect("no fault") {}
+        took = rig.model.elapsed() - before;
+    }
+    let share = took.as_secs_f64() / always.as_secs_f64();
+    let (_, never) = run(&good, &[Ask { max_draft: Some(0), ..asks[0].clone() }], 1);
+    assert!(never > 2 * always && share < 1.3, "{share:.3} of always {always:?}, never {never:?}");
+}
+
+#[test]
 fn where_none_pay_requests_park() {
     let (heard, _) = run(&setup(BY_ROWS, 0.85), &asks(None), 1);
     let verifies = verifies(&heard);
@@ -141,8 +164,8 @@ fn where_none_pay_requests_park() {
 
 #[test]
 fn trials_of_many_at_once_keep_to_the_rows_there_are() {
-    // Where none pay all park, and all try again in the same step: two guesses for four.
-    let cost = setup(BY_ROWS, 0.85);
+    // Where none are right all park, and all try again in the same step: two guesses for four.
+    let cost = setup(BY_MEMORY, 0.0);
     let setup = Setup { fake: FakeOptions { score_rows: 6, ..cost.fake }, ..cost };
     let asks = asks(None);
     let (heard, _) = run(&setup, &asks, 4);

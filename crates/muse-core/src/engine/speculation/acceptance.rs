@@ -1,9 +1,9 @@
 //! How likely a guess is right, by its place in the block.
 
 /// Chance of a guess nobody has tried: hopeful, so that it is tried.
-const HOPE: f32 = 0.8;
+pub(super) const HOPE: f32 = 0.8;
 /// Trials that what is usual counts for.
-const WEIGHT: f32 = 2.0;
+const WEIGHT: f32 = 1.0;
 
 /// Guesses kept and tried at each place of a block, the older the less they count.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ const TRIED: u32 = 4;
 /// Samples of a trial after a pause.
 const TRIAL: u32 = 2;
 /// How much faster a trial must be to end the pauses.
-const MARGIN: f64 = 1.15;
+pub(super) const MARGIN: f64 = 1.15;
 /// Steps of the first pause, and of the longest.
 const PAUSE: (u32, u32) = (16, 64);
 /// Samples after which the earlier ones count half.
@@ -90,7 +90,16 @@ impl Governor {
         }
     }
 
-    /// Whether it must draft to find out.
+    /// Whether it may draft to find out: after a pause, and when the request begins.
+    pub(super) fn may_try(&mut self) -> bool {
+        if !self.with.warm {
+            self.with.warm = true;
+            self.state = State::Tries;
+        }
+        self.tries()
+    }
+
+    /// Whether it came back from a pause to find out.
     pub(super) fn tries(&self) -> bool {
         self.state == State::Tries
     }

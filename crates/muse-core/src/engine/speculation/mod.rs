@@ -9,13 +9,13 @@ mod governor;
 use std::time::Duration;
 
 use super::seq::Seq;
-use acceptance::Acceptance;
+use acceptance::{Acceptance, HOPE};
 use cost::Cost;
 use floor::Floor;
-use governor::Governor;
+use governor::{Governor, MARGIN};
 
 /// What earlier verifies count for, of one request and of all.
-const MEMORY: (f32, f32) = (0.95, 0.995);
+const MEMORY: (f32, f32) = (0.95, 0.98);
 /// More guesses must promise this much more.
 const WORTH: f64 = 1.0 + 1e-6;
 
@@ -111,10 +111,14 @@ impl Speculation {
         let given: usize = adaptive.map(|seq| seq.pace.best.min(seq.room)).sum();
         let mut left = budget - given;
         for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.room > 0) {
-            if seq.pace.governor.tries() && seq.pace.best == 0 {
-                seq.pace.best = self.least_bad(seq, base, left);
+            let again = seq.pace.governor.tries();
+            if seq.pace.best == 0 && seq.pace.governor.may_try() {
+                // After a pause one guess goes in any case: its cost may have been mismeasured.
+                let least = usize::from(again).min(left);
+                seq.pace.best = self.hopeful(seq, base, left).max(least);
                 left -= seq.pace.best;
-            } else if seq.pace.best == 0 && seq.pace.trial.0 > 0 {
+            }
+            if seq.pace.best == 0 && seq.pace.trial.0 > 0 {
                 seq.pace.governor.park();
             }
             seq.room = seq.room.min(seq.pace.best);
@@ -148,18 +152,17 @@ impl Speculation {
         }
     }
 
-    /// The length up to `most` that loses least when some must be tried.
-    fn least_bad(&self, seq: &Seq, base: Base, most: usize) -> usize {
-        let (mut gain, mut all, mut best) = (1.0, base.choosing as f64, (0.0, 0));
-        for length in 1..=seq.room.min(most) {
-            gain *= self.chance(&seq.pace, length - 1);
-            all += gain;
-            let rate = all / self.cost.expect(base.rows + length, base.blocks + 1);
-            if rate > best.0 * WORTH {
-                best = (rate, length);
-            }
-        }
-        best.1
+    /// The least length up to `most` with which a good drafter would win its trial, whatever was
+    /// usual so far; none where not even that one would.
+    fn hopeful(&self, seq: &Seq, base: Base, most: usize) -> usize {
+        let (mut gain, mut tokens) = (1.0, base.choosing as f64);
+        let needed = MARGIN * tokens / self.cost.expect(base.rows, base.blocks);
+        let wins = |length: &usize| {
+            gain *= f64::from(HOPE);
+            tokens += gain;
+            tokens / self.cost.expect(base.rows + length, base.blocks + 1) > needed
+        };
+        (1..=seq.room.min(most)).find(wins).unwrap_or(0)
     }
 
     /// Takes in what a step kept and how long it took to draft and to run.
