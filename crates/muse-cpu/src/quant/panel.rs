@@ -5,33 +5,42 @@ use super::PANEL;
 /// Vectors of a step: 8 of 4 numbers for each row.
 pub(super) type Numbers = [[u8; 64]; 8];
 
+/// Four neighbours of a row as a word, the first in the lowest bits.
+fn quads(numbers: &[u8; 32]) -> [u32; 8] {
+    let fours = numbers.as_chunks::<4>().0;
+    std::array::from_fn(|q| u32::from_le_bytes(fours[q]))
+}
+
 /// Lays 32 bytes of a row out, 8 vectors.
 pub(super) fn put_bytes(out: &mut [u8], lane: usize, numbers: &[u8; 32]) {
-    for (k, &number) in numbers.iter().enumerate() {
-        out[k / 4 * 64 + 4 * lane + k % 4] = number;
+    for (q, quad) in quads(numbers).into_iter().enumerate() {
+        put_word(&mut out[64 * q..], lane, quad);
     }
 }
 
 /// Lays 32 nibbles out, 4 vectors: vector `i` holds quad `i` low and quad `i + 4` high.
 pub(super) fn put_nibbles(out: &mut [u8], lane: usize, numbers: &[u8; 32]) {
-    for (k, &number) in numbers.iter().enumerate() {
-        out[k / 4 % 4 * 64 + 4 * lane + k % 4] |= (number & 15) << (k / 16 * 4);
+    let quads = quads(numbers).map(|quad| quad & 0x0f0f_0f0f);
+    for i in 0..4 {
+        put_word(&mut out[64 * i..], lane, quads[i] | quads[i + 4] << 4);
     }
 }
 
 /// Lays 32 numbers of two bits out, 2 vectors: vector `i` holds quads `4 i ..` from the lowest
 /// bits up.
 pub(super) fn put_pairs(out: &mut [u8], lane: usize, numbers: &[u8; 32]) {
-    for (k, &number) in numbers.iter().enumerate() {
-        out[k / 16 * 64 + 4 * lane + k % 4] |= (number & 3) << (k / 4 % 4 * 2);
+    let quads = quads(numbers).map(|quad| quad & 0x0303_0303);
+    for (i, [a, b, c, d]) in quads.as_chunks::<4>().0.iter().enumerate() {
+        put_word(&mut out[64 * i..], lane, a | b << 2 | c << 4 | d << 6);
     }
 }
 
 /// Lays 32 bits out, 8 masks: bit `i` of mask `q` belongs to byte `i` of vector `q`.
 pub(super) fn put_bits(out: &mut [u8], lane: usize, numbers: &[u8; 32]) {
-    for (k, &number) in numbers.iter().enumerate() {
-        let bit = 4 * lane + k % 4;
-        out[k / 4 * 8 + bit / 8] |= (number & 1) << (bit % 8);
+    for (q, quad) in quads(numbers).into_iter().enumerate() {
+        // The product brings the lowest bits of the four bytes side by side.
+        let four = (quad & 0x0101_0101).wrapping_mul(0x0102_0408) >> 24;
+        out[8 * q + lane / 2] |= (four << (4 * (lane % 2))) as u8;
     }
 }
 
