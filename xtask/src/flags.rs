@@ -49,6 +49,31 @@ xflags::xflags! {
             /// The first seed, 0 when absent.
             optional --from from: u64
         }
+        /// Installs Tenstorrent's parts into a folder, or finds those of the machine.
+        cmd tt-setup {
+            /// The folder; what is in it stays.
+            required folder: PathBuf
+            /// Install nothing; say what is missing and how to get it.
+            optional --check
+        }
+        /// Compiles every kernel for Tenstorrent devices in every configuration.
+        cmd tt-kernels {
+            /// The folder that tt-setup made; MUSE_TT_DIR when absent.
+            optional --tt tt: PathBuf
+        }
+        /// Compares every kernel with the CPU; ends with `N passed, M failed`.
+        cmd parity {
+            /// Whose kernels: tt.
+            required device: String
+            /// What they run on: mock, wolfpine, sim or card.
+            required --lane lane: String
+            /// The folder that tt-setup made; MUSE_TT_DIR when absent.
+            optional --tt tt: PathBuf
+            /// Only cases with this in their name.
+            optional --case case: String
+            /// Only one or two cases a kernel.
+            optional --quick
+        }
         /// Writes a GGUF file of the published width with random weights, to measure speed on.
         cmd wide {
             /// How many layers; the published model has 52.

@@ -31,7 +31,7 @@ const SMOKE_SECONDS: u32 = 10;
 const OPENAI_CLIENT: &str = "3.57.0";
 
 /// Runs a program of a member of the workspace.
-fn job(sh: &Shell, package: &str, bin: &str, args: &[String]) -> Result<()> {
+pub(crate) fn job(sh: &Shell, package: &str, bin: &str, args: &[String]) -> Result<()> {
     Ok(cmd!(sh, "cargo run --quiet --package {package} --bin {bin} -- {args...}").run()?)
 }
 

@@ -11,6 +11,7 @@ mod jobs;
 mod source;
 mod tidy;
 mod tools;
+mod tt;
 mod versus;
 
 use std::ffi::OsString;
@@ -52,6 +53,9 @@ fn run(command: XtaskCmd) -> Result<()> {
         XtaskCmd::Clients(_) => jobs::clients(&sh).map(Outcome::say),
         XtaskCmd::Cases(flags) => jobs::cases(&sh, &flags.file, flags.kind.as_deref()),
         XtaskCmd::Sim(flags) => jobs::sim(&sh, flags.seeds, flags.from.unwrap_or(0)),
+        XtaskCmd::TtSetup(flags) => tt::setup(&sh, &flags.folder, flags.check),
+        XtaskCmd::TtKernels(flags) => tt::kernels(&sh, flags.tt.as_deref()),
+        XtaskCmd::Parity(flags) => tt::parity(&sh, &flags),
         XtaskCmd::Wide(flags) => jobs::wide(&sh, &flags),
         XtaskCmd::Versus(flags) => versus::run(&sh, &flags),
     }

@@ -51,6 +51,7 @@ fn joins(package: &str) -> bool {
 fn sibling_refusal(edge: &Edge<'_>) -> Option<&'static str> {
     match (edge.from, edge.to) {
         ("muse-tests", _) => None,
+        ("muse-parity", "muse-cpu" | "muse-tt" | "muse-testkit") => None,
         (_, "muse-testkit") => Some("muse-testkit is for tests: make it a dev-dependency"),
         ("xtask", _) => Some("xtask builds in seconds because it needs no crate of muse"),
         ("muse-serve", _) | ("muse-tt", "muse-tt-sys") => None,
@@ -102,6 +103,9 @@ mod tests {
         refuses("muse-cpu", "muse-weights", Some("dev"));
         refuses("muse-atem", "muse-serve", None);
         refuses("muse-tt", "muse-cpu", None);
+        refuses("muse-parity", "muse-serve", None);
+        allows("muse-parity", "muse-tt", None);
+        allows("muse-parity", "muse-cpu", None);
         allows("muse-dflash", "muse-core", None);
         allows("muse-tt", "muse-tt-sys", None);
     }

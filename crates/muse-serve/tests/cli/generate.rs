@@ -84,7 +84,7 @@ fn logits_equal_the_reference() {
 }
 
 /// 0.99 is the published bring-up's bound for a small model of random weights. So is 0.90 for the
-/// mix with BFP4, but of one four times as wide; ours has fewer values to average over.
+/// mix with BFP4, but of one twice as wide; ours has fewer values to average over.
 #[test]
 fn weights_rounded_as_on_a_card_stay_near_the_reference() {
     let golden = Golden::open("tiny/golden/text_f32.safetensors");

@@ -1,0 +1,10 @@
+// Stand-in: what the library's inline functions check, as exceptions.
+#pragma once
+#include <stdexcept>
+
+#define TT_THROW(...) throw std::runtime_error("Tenstorrent's host library: " #__VA_ARGS__)
+#define TT_FATAL(condition, ...)                                                       \
+    do {                                                                               \
+        if (!(condition)) throw std::runtime_error("Tenstorrent's host library wants " #condition); \
+    } while (false)
+#define TT_ASSERT(...) static_cast<void>(0)

@@ -1,0 +1,9 @@
+// Stand-in: several lambdas as one visitor.
+#pragma once
+
+namespace ttsl {
+template <class... Ts>
+struct overloaded : Ts... {
+    using Ts::operator()...;
+};
+}  // namespace ttsl

@@ -1,0 +1,25 @@
+// Stand-in: the kinds of cores, in the order of the library's own bindings.
+#pragma once
+#include <umd/device/types/xy_pair.hpp>
+
+namespace tt {
+enum class CoreType {
+    ARC,
+    DRAM,
+    ACTIVE_ETH,
+    IDLE_ETH,
+    PCIE,
+    TENSIX,
+    ROUTER_ONLY,
+    SECURITY,
+    L2CPU,
+    DISPATCH,
+    HARVESTED,
+    ETH,
+    WORKER,
+    COUNT,
+    UNSPECIFIED,
+};
+}  // namespace tt
+
+using CoreType = tt::CoreType;

@@ -1,0 +1,103 @@
+// The arithmetic of the norm: see reader.cpp for the buffers and cores. Sums are kept in f32.
+#include <cstdint>
+
+#include "api/compute/bcast.h"
+#include "api/compute/common.h"
+#include "api/compute/compute_kernel_api.h"
+#include "api/compute/compute_kernel_hw_startup.h"
+#include "api/compute/eltwise_binary.h"
+#include "api/compute/eltwise_unary/binop_with_scalar.h"
+#include "api/compute/eltwise_unary/rsqrt.h"
+#include "api/compute/matmul.h"
+#include "api/compute/reconfig_data_format.h"
+#include "api/compute/tile_move_copy.h"
+
+namespace {
+
+constexpr uint32_t X = 0;
+constexpr uint32_t WEIGHT = 1;
+constexpr uint32_t SQUARE = 2;
+constexpr uint32_t ONES = 3;
+constexpr uint32_t FACTOR = 4;
+constexpr uint32_t NORMED = 5;
+constexpr uint32_t OUT = 16;
+
+// Packs the first register into a buffer and hands it on.
+void pack_to(uint32_t buffer) {
+    tile_regs_commit();
+    tile_regs_wait();
+    cb_reserve_back(buffer, 1);
+    pack_reconfig_data_format(buffer);
+    pack_tile(0, buffer);
+    cb_push_back(buffer, 1);
+    tile_regs_release();
+}
+
+void squares(uint32_t across) {
+    for (uint32_t tile = 0; tile < across; ++tile) {
+        reconfig_data_format(X, X);
+        mul_tiles_init(X, X);
+        tile_regs_acquire();
+        mul_tiles(X, X, tile, tile, 0);
+        pack_to(SQUARE);
+    }
+}
+
+// One over the root of the mean, the same in every column of a row.
+void factor(uint32_t across, uint32_t inverse_width, uint32_t eps) {
+    cb_wait_front(SQUARE, across);
+    reconfig_data_format(ONES, SQUARE);
+    matmul_init(SQUARE, ONES);
+    tile_regs_acquire();
+    for (uint32_t tile = 0; tile < across; ++tile) {
+        matmul_tiles(SQUARE, ONES, tile, 0, 0);
+    }
+    binop_with_scalar_tile_init();
+    mul_unary_tile(0, inverse_width);
+    add_unary_tile(0, eps);
+    rsqrt_tile_init();
+    rsqrt_tile(0);
+    pack_to(FACTOR);
+    cb_pop_front(SQUARE, across);
+}
+
+}  // namespace
+
+void kernel_main() {
+    const uint32_t rows = get_arg_val<uint32_t>(0);
+    const uint32_t inverse_width = get_arg_val<uint32_t>(1);
+    const uint32_t eps = get_arg_val<uint32_t>(2);
+    constexpr uint32_t across = get_compile_time_arg_val(0);
+    compute_kernel_hw_startup<SrcOrder::Reverse>(SQUARE, ONES, FACTOR);
+    cb_wait_front(ONES, 1);
+#ifdef MUSE_WEIGHTED
+    cb_wait_front(WEIGHT, across);
+    constexpr uint32_t normed = NORMED;
+#else
+    constexpr uint32_t normed = OUT;
+#endif
+    for (uint32_t row = 0; row < rows; ++row) {
+        cb_wait_front(X, across);
+        squares(across);
+        factor(across, inverse_width, eps);
+        cb_wait_front(FACTOR, 1);
+        for (uint32_t tile = 0; tile < across; ++tile) {
+            reconfig_data_format(X, FACTOR);
+            mul_tiles_init(X, FACTOR);
+            tile_regs_acquire();
+            mul_tiles(X, FACTOR, tile, 0, 0);
+            pack_to(normed);
+#ifdef MUSE_WEIGHTED
+            cb_wait_front(NORMED, 1);
+            reconfig_data_format(NORMED, WEIGHT);
+            mul_bcast_rows_init_short(NORMED, WEIGHT);
+            tile_regs_acquire();
+            mul_tiles_bcast_rows(NORMED, WEIGHT, 0, tile, 0);
+            pack_to(OUT);
+            cb_pop_front(NORMED, 1);
+#endif
+        }
+        cb_pop_front(FACTOR, 1);
+        cb_pop_front(X, across);
+    }
+}

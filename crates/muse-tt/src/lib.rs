@@ -1,0 +1,17 @@
+//! Tenstorrent devices: safe handles over the shim of `muse-tt-sys`, programs as plain data, and
+//! the operations of the model as kernels of our own. The devices are tested against a table of
+//! functions that is none, the kernels by `cargo xtask parity tt`.
+
+mod device;
+mod error;
+#[cfg(test)]
+mod fake;
+mod matrix;
+pub mod op;
+mod program;
+
+pub use device::{Buffer, Device, DeviceOptions, Trace, open_shim};
+pub use matrix::{Ids, Matrix, Table};
+pub use program::{
+    Accessor, Arg, CircularBuffer, Core, Cores, Kernel, Plan, Processor, Programs, Shape,
+};

@@ -1,0 +1,155 @@
+//! What kernels work on: matrices in tiles, tables of rows, and numbers of rows.
+
+use muse_core::Result;
+use muse_core::quant::tile::{SIDE, TileFormat};
+
+use crate::device::{Buffer, Device};
+
+/// A matrix in tiles, `[rows, cols]`, both filled up to whole tiles.
+pub struct Matrix {
+    pub(crate) buffer: Buffer,
+    format: TileFormat,
+    rows: usize,
+    cols: usize,
+}
+
+impl Matrix {
+    /// A matrix of any values.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Exhausted`] when the device has no room.
+    pub fn new(device: &Device, format: TileFormat, rows: usize, cols: usize) -> Result<Self> {
+        let (bytes, page) = (format.matrix_bytes(rows, cols) as u64, format.bytes() as u32);
+        Ok(Self { buffer: Buffer::new(device, bytes, page)?, format, rows, cols })
+    }
+
+    /// A matrix of `values`, row by row.
+    ///
+    /// # Errors
+    /// As [`Matrix::new`].
+    pub fn of(device: &Device, format: TileFormat, values: &[f32], cols: usize) -> Result<Self> {
+        let mut matrix = Self::new(device, format, values.len() / cols, cols)?;
+        matrix.write(values)?;
+        Ok(matrix)
+    }
+
+    /// The transpose `[cols, rows]` of `values`: weights are kept `[N, K]` and multiplied as
+    /// `[K, N]`.
+    ///
+    /// # Errors
+    /// As [`Matrix::new`].
+    pub fn transposed(
+        device: &Device,
+        format: TileFormat,
+        values: &[f32],
+        cols: usize,
+    ) -> Result<Self> {
+        let mut matrix = Self::new(device, format, cols, values.len() / cols)?;
+        matrix.buffer.write(&format.tilize_transposed(values, cols))?;
+        Ok(matrix)
+    }
+
+    /// Replaces all values.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn write(&mut self, values: &[f32]) -> Result<()> {
+        assert_eq!(values.len(), self.rows * self.cols, "all values of the matrix");
+        self.buffer.write(&self.format.tilize(values, self.cols))
+    }
+
+    /// All values, row by row.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn read(&self) -> Result<Vec<f32>> {
+        Ok(self.format.untilize(&self.tiles()?, self.rows, self.cols))
+    }
+
+    /// Its tiles as they lie on the device, with what fills them up.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn tiles(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.format.matrix_bytes(self.rows, self.cols)];
+        self.buffer.read(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// How values are stored.
+    pub fn format(&self) -> TileFormat {
+        self.format
+    }
+
+    /// Rows and columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.rows, self.cols)
+    }
+
+    /// Rows and columns of tiles.
+    pub fn tile_shape(&self) -> (u32, u32) {
+        (self.rows.div_ceil(SIDE) as u32, self.cols.div_ceil(SIDE) as u32)
+    }
+
+    /// The device it lies on.
+    pub fn device(&self) -> &Device {
+        self.buffer.device()
+    }
+}
+
+/// Rows of BF16 values to gather from, each a page.
+pub struct Table {
+    pub(crate) buffer: Buffer,
+    cols: usize,
+}
+
+impl Table {
+    /// A table of `values`, row by row; rows are whole tiles wide.
+    ///
+    /// # Errors
+    /// As [`Matrix::new`].
+    pub fn of(device: &Device, values: &[f32], cols: usize) -> Result<Self> {
+        assert!(cols.is_multiple_of(SIDE), "rows of whole tiles, not of {cols} values");
+        let mut buffer = Buffer::new(device, 2 * values.len() as u64, 2 * cols as u32)?;
+        let bytes: Vec<u8> =
+            values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect();
+        buffer.write(&bytes)?;
+        Ok(Self { buffer, cols })
+    }
+
+    /// Width of a row.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+}
+
+/// Numbers that kernels read: rows to gather, positions, pages. One page.
+pub struct Ids {
+    pub(crate) buffer: Buffer,
+}
+
+impl Ids {
+    /// Pages are read whole and begin at multiples of this many bytes.
+    const ALIGNMENT: usize = 64;
+
+    /// The numbers.
+    ///
+    /// # Errors
+    /// As [`Matrix::new`].
+    pub fn of(device: &Device, numbers: &[u32]) -> Result<Self> {
+        let bytes = (4 * numbers.len()).next_multiple_of(Self::ALIGNMENT);
+        let mut ids = Self { buffer: Buffer::new(device, bytes as u64, bytes as u32)? };
+        ids.write(numbers)?;
+        Ok(ids)
+    }
+
+    /// Replaces the numbers by as many or fewer.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn write(&mut self, numbers: &[u32]) -> Result<()> {
+        let mut bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        bytes.resize(self.buffer.bytes() as usize, 0);
+        self.buffer.write(&bytes)
+    }
+}

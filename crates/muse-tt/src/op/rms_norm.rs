@@ -1,0 +1,59 @@
+//! RMS norm of rows.
+
+use muse_core::quant::tile::TileFormat;
+
+use super::{OUT, compute, elementwise, pages};
+use crate::matrix::Matrix;
+use crate::program::{Accessor, Arg, Cores, Kernel, Plan, Processor, Shape};
+
+const READER: &str = include_str!("../../kernels/rms_norm/reader.cpp");
+const COMPUTE: &str = include_str!("../../kernels/rms_norm/compute.cpp");
+
+/// `out = x / sqrt(mean(x²) + eps) · weight` by row; `weight` is `[1, cols]`, none means ones.
+/// Columns are whole tiles, for what fills them up would count.
+pub fn rms_norm(x: &Matrix, weight: Option<&Matrix>, eps: f32, out: &Matrix, cores: Cores) -> Plan {
+    assert_eq!(x.shape(), out.shape(), "the result has the shape of what it is made from");
+    let (down, across) = x.tile_shape();
+    let width = x.shape().1;
+    assert_eq!(width, 32 * across as usize, "whole tiles");
+    assert!(weight.is_none_or(|weight| weight.shape() == (1, width)), "a weight a column");
+    let cores = cores.for_work(down);
+    let mut buffers = vec![
+        pages(0, x.format(), across),
+        pages(2, TileFormat::F32, across),
+        pages(3, TileFormat::Bf16, 1),
+        pages(4, TileFormat::F32, 1),
+        pages(OUT, out.format(), 2),
+    ];
+    let mut defines = Vec::new();
+    if let Some(weight) = weight {
+        buffers.extend([pages(1, weight.format(), across), pages(5, TileFormat::F32, 1)]);
+        defines.push("MUSE_WEIGHTED");
+    }
+    let reader = Kernel {
+        source: READER,
+        processor: Processor::Reader,
+        constants: vec![across],
+        accessors: vec![Accessor::Dram; 1 + usize::from(weight.is_some())],
+        defines: defines.clone(),
+    };
+    let writer = Kernel {
+        source: elementwise::WRITER,
+        processor: Processor::Writer,
+        constants: Vec::new(),
+        accessors: vec![Accessor::Dram],
+        defines: Vec::new(),
+    };
+    let kernels = vec![reader, compute(COMPUTE, vec![across], defines), writer];
+    let from = Arg::address(&x.buffer);
+    let by = weight.map_or(Arg::Number(0), |weight| Arg::address(&weight.buffer));
+    let to = Arg::address(&out.buffer);
+    let numbers = [Arg::Real(1.0 / width as f32), Arg::Real(eps)];
+    let mut args = vec![Vec::new(); 3];
+    for (core, first, rows) in cores.split(down) {
+        args[0].push((core, vec![from, by, Arg::Number(first), Arg::Number(rows)]));
+        args[1].push((core, vec![Arg::Number(rows), numbers[0], numbers[1]]));
+        args[2].push((core, vec![to, Arg::Number(first * across), Arg::Number(rows * across)]));
+    }
+    Plan { shape: Shape { cores, buffers, kernels }, args }
+}

@@ -1,0 +1,157 @@
+//! `parity-tt --lane mock|wolfpine|sim|card --tt DIR [--case NAME] [--quick]`: every kernel against
+//! the CPU, a process a case, for an error of a simulator ends its process.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use muse_parity::cases::{self, Case, Outcome};
+use muse_parity::lane::{Lane, SIMULATOR};
+use muse_parity::setup::Environment;
+use muse_tt::{Device, DeviceOptions};
+
+const USAGE: &str =
+    "use --lane mock|wolfpine|sim|card [--tt DIR, else MUSE_TT_DIR] [--case NAME] [--quick]";
+/// Marks the line of a child that says how it went.
+const RESULT: &str = "parity: ";
+/// A simulator takes seconds for what a card does in microseconds.
+const TIMEOUT: Duration = Duration::from_secs(300);
+const POLL: Duration = Duration::from_millis(20);
+
+struct Options {
+    lane: Lane,
+    folder: PathBuf,
+    case: Option<String>,
+    quick: bool,
+    child: bool,
+}
+
+fn options() -> Result<Options> {
+    let (mut lane, mut folder, mut case, mut quick, mut child) = (None, None, None, false, false);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(flag) = arguments.next() {
+        let mut value =
+            || arguments.next().with_context(|| format!("{flag} needs a value; {USAGE}"));
+        match flag.as_str() {
+            "--lane" => lane = Some(Lane::named(&value()?)?),
+            "--tt" => folder = Some(PathBuf::from(value()?)),
+            "--case" => case = Some(value()?),
+            "--quick" => quick = true,
+            "--child" => child = true,
+            _ => bail!("unknown flag {flag}; {USAGE}"),
+        }
+    }
+    let folder = folder.or_else(|| std::env::var_os("MUSE_TT_DIR").map(PathBuf::from));
+    Ok(Options { lane: lane.context(USAGE)?, folder: folder.context(USAGE)?, case, quick, child })
+}
+
+fn main() -> Result<ExitCode> {
+    let options = options()?;
+    if options.child {
+        return child(&options);
+    }
+    let parts = Environment::read(&options.folder)?;
+    let simulator = std::env::var(SIMULATOR).ok();
+    let environment = match options.lane.environment(&parts, simulator.as_deref()) {
+        Ok(environment) => environment,
+        Err(reason) => {
+            println!("parity: SKIPPED lane {}: {reason}", options.lane);
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let named = |case: &Case| options.case.as_ref().is_none_or(|name| case.name.contains(name));
+    let wanted = |case: &Case| named(case) && (!options.quick || case.quick);
+    let cases: Vec<Case> = cases::all().into_iter().filter(wanted).collect();
+    ensure!(!cases.is_empty(), "no case has {:?} in its name", options.case);
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for case in &cases {
+        if !case.runs_in(options.lane) {
+            skipped += 1;
+            continue;
+        }
+        let began = Instant::now();
+        let (passes, said) = match spawn(&options, &environment, &case.name)? {
+            Ok(line) => (line.starts_with("ok"), line),
+            Err(line) => (false, format!("FAILED {line}")),
+        };
+        (passed, failed) = (passed + u32::from(passes), failed + u32::from(!passes));
+        println!("{:<34} {said}  {:.1} s", case.name, began.elapsed().as_secs_f64());
+    }
+    if skipped > 0 {
+        println!("parity: SKIPPED {skipped} cases: lane {} has no block formats", options.lane);
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs one case here.
+fn child(options: &Options) -> Result<ExitCode> {
+    let name = options.case.as_deref().context("a child has one case")?;
+    let case = cases::all().into_iter().find(|case| case.name == name).context("no such case")?;
+    let device = Device::open(muse_tt::open_shim()?, DeviceOptions::default())?;
+    let outcome: Outcome = case.run(&device)?;
+    let (passes, said) = match options.lane.computes() {
+        true => (outcome.passes(), outcome.to_string()),
+        false => (true, "compiles".to_owned()),
+    };
+    println!("{RESULT}{} {said}", if passes { "ok    " } else { "FAILED" });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs one case in a process of its own; its line, or why there is none.
+fn spawn(
+    options: &Options,
+    environment: &[(String, String)],
+    name: &str,
+) -> Result<Result<String, String>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--child", "--lane", &options.lane.to_string(), "--case", name]);
+    command.arg("--tt").arg(&options.folder);
+    command.env_remove(SIMULATOR).envs(environment.iter().map(|(k, v)| (k, v)));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // The host library writes files of its own into the current folder.
+    command.current_dir(environment_folder(environment, &options.folder));
+    let mut child = command.spawn()?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    // Both are drained while it runs, or it would wait for room in a pipe.
+    let out = std::thread::spawn(move || text(out));
+    let err = std::thread::spawn(move || text(err));
+    let deadline = Instant::now() + TIMEOUT;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if Instant::now() > deadline {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(POLL);
+    };
+    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    let line = out.lines().find_map(|line| line.strip_prefix(RESULT));
+    let last = || {
+        let said =
+            err.lines().rev().find(|line| line.contains("Error: ") || line.contains("error:"));
+        said.or(err.lines().last()).unwrap_or("it said nothing").to_owned()
+    };
+    Ok(match (line, status) {
+        (Some(line), _) => Ok(line.to_owned()),
+        (None, Some(status)) => Err(format!("{status}: {}", last())),
+        (None, None) => Err(format!("no end after {} s", TIMEOUT.as_secs())),
+    })
+}
+
+fn environment_folder<'a>(environment: &'a [(String, String)], otherwise: &'a Path) -> &'a Path {
+    let logs = environment.iter().find(|(name, _)| name == "TT_METAL_LOGS_PATH");
+    logs.map_or(otherwise, |(_, path)| Path::new(path))
+}
+
+fn text(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    // What came before it broke is all there is.
+    let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}

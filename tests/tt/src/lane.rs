@@ -1,0 +1,98 @@
+//! The lanes: what a kernel runs on, and how the host library is told.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::setup::Environment;
+
+/// What kernels run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Nothing: kernels are compiled, results are zeros.
+    Mock,
+    /// A slow simulator that the package registry has; BF16 only.
+    Wolfpine,
+    /// Tenstorrent's own simulator, which a user installs.
+    Sim,
+    /// A card.
+    Card,
+}
+
+/// Where the user says his simulator is.
+pub const SIMULATOR: &str = "TT_METAL_SIMULATOR";
+const SLOW: (&str, &str) = ("TT_METAL_SLOW_DISPATCH_MODE", "1");
+/// Simulators do not know that instruction.
+const NO_MACRO: (&str, &str) = ("TT_METAL_DISABLE_SFPLOADMACRO", "1");
+
+impl Lane {
+    /// Every lane.
+    pub const ALL: [Self; 4] = [Self::Mock, Self::Wolfpine, Self::Sim, Self::Card];
+
+    /// A lane by its name.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn named(name: &str) -> Result<Self> {
+        match Self::ALL.into_iter().find(|lane| lane.to_string() == name) {
+            Some(lane) => Ok(lane),
+            None => bail!("no lane {name}; there are mock, wolfpine, sim and card"),
+        }
+    }
+
+    /// Whether results are worth looking at.
+    pub fn computes(self) -> bool {
+        self != Self::Mock
+    }
+
+    /// What the process of a case gets in its environment, or why the lane cannot run here.
+    ///
+    /// # Errors
+    /// Names what is absent.
+    pub fn environment(
+        self,
+        parts: &Environment,
+        simulator: Option<&str>,
+    ) -> Result<Vec<(String, String)>, String> {
+        let part = |name: &str| {
+            let value = parts.value(name);
+            value.map(str::to_owned).ok_or(format!("the parts have no {name}; run tt-setup again"))
+        };
+        let own = |pair: (&str, &str)| (pair.0.to_owned(), pair.1.to_owned());
+        let mut all: Vec<_> = parts.of_metal().map(own).collect();
+        match self {
+            Self::Mock => {
+                let card = ("TT_METAL_MOCK_CLUSTER_DESC_PATH".to_owned(), part("MUSE_TT_MOCK")?);
+                all.extend([own(SLOW), card]);
+            }
+            Self::Wolfpine => {
+                let folder = (SIMULATOR.to_owned(), part("MUSE_TT_WOLFPINE")?);
+                all.extend([own(SLOW), own(NO_MACRO), folder]);
+            }
+            Self::Sim => {
+                let named = simulator.filter(|path| Path::new(path).exists());
+                let Some(path) = named else {
+                    return Err(format!("{SIMULATOR} names no simulator's library"));
+                };
+                all.extend([own(NO_MACRO), own((SIMULATOR, path))]);
+            }
+            Self::Card if !Path::new("/dev/tenstorrent").exists() => {
+                return Err("this machine has no /dev/tenstorrent".to_owned());
+            }
+            Self::Card => {}
+        }
+        Ok(all)
+    }
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mock => "mock",
+            Self::Wolfpine => "wolfpine",
+            Self::Sim => "sim",
+            Self::Card => "card",
+        })
+    }
+}

@@ -1,0 +1,7 @@
+//! Tenstorrent's parts: installing them, the lanes that kernels run in, and the comparison of
+//! every kernel with the CPU.
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod lane;
+pub mod setup;

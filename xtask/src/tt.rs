@@ -1,0 +1,48 @@
+//! The jobs around Tenstorrent's parts.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use xshell::{Shell, cmd};
+
+use crate::flags::Parity;
+use crate::jobs::job;
+
+/// Installs Tenstorrent's parts, or says what is missing.
+pub(crate) fn setup(sh: &Shell, folder: &Path, check: bool) -> Result<()> {
+    let mut args = vec![std::path::absolute(folder)?.to_string_lossy().into_owned()];
+    args.extend(check.then(|| "--check".to_owned()));
+    job(sh, "muse-parity", "tt-setup", &args)
+}
+
+/// Compiles every kernel in every configuration.
+pub(crate) fn kernels(sh: &Shell, folder: Option<&Path>) -> Result<()> {
+    run(sh, folder, "mock", None, false)
+}
+
+/// Compares kernels with the CPU.
+pub(crate) fn parity(sh: &Shell, flags: &Parity) -> Result<()> {
+    ensure!(flags.device == "tt", "there are no kernels for {}, only for tt", flags.device);
+    run(sh, flags.tt.as_deref(), &flags.lane, flags.case.as_deref(), flags.quick)
+}
+
+fn run(
+    sh: &Shell,
+    folder: Option<&Path>,
+    lane: &str,
+    case: Option<&str>,
+    quick: bool,
+) -> Result<()> {
+    let folder =
+        folder.map(Path::to_owned).or_else(|| std::env::var_os("MUSE_TT_DIR").map(PathBuf::from));
+    let folder = folder.context(
+        "say --tt DIR or set MUSE_TT_DIR to the folder that `cargo xtask tt-setup DIR` made",
+    )?;
+    let folder = std::path::absolute(folder)?;
+    let mut args = vec!["--lane".to_owned(), lane.to_owned()];
+    args.extend(case.into_iter().flat_map(|case| ["--case".to_owned(), case.to_owned()]));
+    args.extend(quick.then(|| "--quick".to_owned()));
+    let _parts = sh.push_env("MUSE_TT_DIR", folder);
+    let program = ["--package", "muse-parity", "--features", "tt", "--bin", "parity-tt"];
+    Ok(cmd!(sh, "cargo run --quiet {program...} -- {args...}").run()?)
+}
