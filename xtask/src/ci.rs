@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
 use crate::jobs::{self, Outcome};
-use crate::{golden, root, tidy, tools};
+use crate::{golden, root, tidy, tools, tt};
 
 /// The README's commands, letter for letter.
 const TEST: &str = "cargo test --workspace";
@@ -19,7 +19,7 @@ struct Step {
     run: fn(&Shell) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step { name: TEST, run: test },
     Step { name: "fmt", run: |sh| done(cmd!(sh, "cargo fmt --all -- --check").run()) },
     Step { name: "tidy", run: |sh| done(tidy::run(sh, &root())) },
@@ -31,6 +31,7 @@ const STEPS: [Step; 13] = [
     Step { name: "deny", run: jobs::deny },
     Step { name: CHAT, run: chat },
     Step { name: "clients", run: jobs::clients },
+    Step { name: "parity tt --lane wolfpine --quick", run: tt::ci },
     Step { name: "bench --smoke", run: |sh| done(jobs::bench(sh, true)) },
     Step { name: "fuzz --smoke", run: |sh| jobs::fuzz(sh, None, true) },
 ];

@@ -71,7 +71,7 @@ xflags::xflags! {
             optional --tt tt: PathBuf
             /// Only cases with this in their name.
             optional --case case: String
-            /// Only one or two cases a kernel.
+            /// Only one case a kernel.
             optional --quick
         }
         /// Writes a GGUF file of the published width with random weights, to measure speed on.

@@ -6,13 +6,31 @@ use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
 use crate::flags::Parity;
-use crate::jobs::job;
+use crate::jobs::{Outcome, job};
+use crate::tools;
 
 /// Installs Tenstorrent's parts, or says what is missing.
 pub(crate) fn setup(sh: &Shell, folder: &Path, check: bool) -> Result<()> {
     let mut args = vec![std::path::absolute(folder)?.to_string_lossy().into_owned()];
     args.extend(check.then(|| "--check".to_owned()));
     job(sh, "muse-parity", "tt-setup", &args)
+}
+
+/// What `tt-setup` ends with when the machine cannot have the parts.
+const UNAVAILABLE: i32 = 3;
+
+/// Installs the parts beside the build and runs a case of every kernel in the simulator.
+pub(crate) fn ci(sh: &Shell) -> Result<Outcome> {
+    let folder = tools::target_directory(sh)?.join("tenstorrent");
+    let program = ["--package", "muse-parity", "--bin", "tt-setup"];
+    let setup = cmd!(sh, "cargo run --quiet {program...} -- {folder}").ignore_status().output()?;
+    let said = String::from_utf8_lossy(&setup.stderr).trim().to_owned();
+    if setup.status.code() == Some(UNAVAILABLE) {
+        return Ok(Outcome::Skipped(said));
+    }
+    ensure!(setup.status.success(), "tt-setup failed: {said}");
+    run(sh, Some(&folder), "wolfpine", None, true)?;
+    Ok(Outcome::Done)
 }
 
 /// Compiles every kernel in every configuration.

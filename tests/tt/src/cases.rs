@@ -111,11 +111,10 @@ pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     for on in On::ALL {
         for (rows, cols) in [(32, 32), (32, 128), (33, 96)] {
-            let quick = matches!((on, cols), (On::One, 32) | (On::Row, 128));
+            let quick = matches!((on, rows, cols), (On::One, 32, 32));
             for (name, operation) in
                 [("add", Binary::Add), ("gate", Binary::Gate), ("silu_mul", Binary::SiluMul)]
             {
-                let quick = quick && matches!(on, On::One);
                 cases.push(case(name, rows, cols, on, quick, false, move |bench| {
                     bench.binary(operation, rows, cols, on)
                 }));
@@ -123,7 +122,6 @@ pub fn all() -> Vec<Case> {
             for (name, operation) in
                 [("scale", Unary::Scale(0.196)), ("cap", Unary::Cap { scale: 0.196, cap: 20.0 })]
             {
-                let quick = quick && matches!(on, On::One);
                 cases.push(case(name, rows, cols, on, quick, false, move |bench| {
                     bench.unary(operation, rows, cols, on)
                 }));
@@ -151,7 +149,7 @@ fn matmuls(on: On) -> impl Iterator<Item = Case> {
     let blocks = [TileFormat::Bf16, TileFormat::Bfp8, TileFormat::Bfp4]
         .map(|format| large.map(|shape| (shape, format)));
     bf16.into_iter().chain(blocks.into_iter().flatten()).map(move |((rows, deep, cols), format)| {
-        let quick = deep == 32 && matches!(on, On::One) || deep == 64 && matches!(on, On::Row);
+        let quick = deep == 32 && matches!(on, On::One);
         let name = format!("matmul_{}/{deep}", format.name().to_lowercase());
         case(&name, rows, cols, on, quick, deep > 128, move |bench| {
             bench.matmul(rows, deep, cols, format, on)

@@ -1,4 +1,5 @@
 //! `tt-setup DIR [--check]`: installs Tenstorrent's parts into a folder, or says what is missing.
+//! Ends with 3 when the machine cannot have them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use muse_parity::setup;
 
+const UNAVAILABLE: u8 = 3;
 const USAGE: &str = "use tt-setup DIR [--check]";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -19,8 +21,14 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let folder = folder.context(USAGE)?;
     if !check {
-        setup::install(&folder)?;
-        return Ok(ExitCode::SUCCESS);
+        return match setup::install(&folder) {
+            Ok(_) => Ok(ExitCode::SUCCESS),
+            Err(error) if error.is::<setup::Unavailable>() => {
+                eprintln!("tt-setup: {error:#}");
+                Ok(UNAVAILABLE.into())
+            }
+            Err(error) => Err(error),
+        };
     }
     let lacks = setup::check(&folder);
     lacks.iter().for_each(|lack| println!("tt-setup: {lack}"));

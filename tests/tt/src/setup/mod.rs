@@ -5,13 +5,25 @@
 mod needs;
 mod parts;
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, bail};
 
 pub use needs::{Need, missing};
 use parts::Found;
+
+/// The machine cannot have the parts: it lacks something, or no registry answers.
+#[derive(Debug)]
+pub struct Unavailable(String);
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unavailable {}
 
 /// What the compiler and the programs must know of the parts, in [`Environment::FILE`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,11 +72,11 @@ impl Environment {
 /// Installs what is not there yet into `folder` and writes the environment file.
 ///
 /// # Errors
-/// Names everything that the machine lacks, and the command that installs it.
+/// [`Unavailable`] names everything that the machine lacks, and the command that installs it.
 pub fn install(folder: &Path) -> Result<Environment> {
     let absent = missing();
     if !absent.is_empty() {
-        bail!("{}", needs::advice(&absent));
+        return Err(Unavailable(needs::advice(&absent)).into());
     }
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let folder = folder.canonicalize()?;

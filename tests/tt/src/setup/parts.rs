@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
+use super::Unavailable;
+
 /// A package by name, with what the file must hash to.
 struct Wheel {
     name: &'static str,
@@ -126,7 +128,8 @@ pub(super) fn simulator(folder: &Path) -> Result<PathBuf> {
         println!("tt-setup: installing {} {}", WOLFPINE.name, WOLFPINE.version);
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
         let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        run(Command::new(&python).args(install).arg(wheel))?;
+        let installed = run(Command::new(&python).args(install).arg(wheel));
+        installed.map_err(|error| Unavailable(format!("{error:#}: no registry answers")))?;
     }
     Ok(python)
 }
@@ -160,7 +163,7 @@ impl Wheel {
         pip.args(["--no-deps", "--only-binary=:all:", "--retries", "2", "--timeout", "30"]);
         pip.args(["--python-version", "3.12", "--platform", "manylinux_2_34_x86_64"]);
         pip.arg("--dest").arg(&downloads).arg(format!("{}=={}", self.name, self.version));
-        run(&mut pip)?;
+        run(&mut pip).map_err(|error| Unavailable(format!("{error:#}: no registry answers")))?;
         match self.hash_fault(&file)? {
             None => Ok(file),
             Some(found) => {
