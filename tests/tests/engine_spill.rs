@@ -82,11 +82,19 @@ fn loading_keeps_nobody_waiting() {
     second.engine.step(&|| Duration::ZERO).expect("no fault");
     let (reader, sink) = client(None);
     second.engine.submit(SeqId(2), long.request(61), sink, Duration::ZERO).expect("is taken");
+    let (newcomer, sink) = client(None);
+    let short = Ask::greedy(words(7, 5), 2);
+    second.engine.submit(SeqId(3), short.request(61), sink, Duration::ZERO).expect("is taken");
     for step in 2..30 {
         let before = shelf.found();
         second.engine.step(&|| Duration::ZERO).expect("no fault");
         assert!(shelf.found() <= before + 8, "a few pages a step");
         assert_eq!(talker.lock().expect("no panic").tokens.len(), step, "a token a step");
+        if step == 3 {
+            // It came later than the one whose pages are still loaded.
+            assert_eq!(newcomer.lock().expect("no panic").tokens, plain(fake, &short));
+            assert!(reader.lock().expect("no panic").tokens.is_empty(), "16 of 23 pages");
+        }
     }
     let reader = reader.lock().expect("no panic");
     assert_eq!(reader.done[0].usage.cached, 1472, "all 23 complete pages");

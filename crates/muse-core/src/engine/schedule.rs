@@ -9,6 +9,9 @@ use super::step::Loop;
 use crate::contract::{Backend, FinishReason, PAGE_TOKENS, PageCount, PageKey, SeqId};
 use crate::{Error, Result};
 
+/// Saved pages that are loaded in a step, so that those who run are not kept waiting.
+const MOST_LOADS: usize = 16;
+
 impl<B: Backend> Loop<B> {
     /// Ends what was cancelled, failed or is past its deadline, wherever it stands.
     pub(super) fn sweep(&mut self, now: Duration) {
@@ -33,21 +36,27 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Starts waiting sequences, best first, as long as the next step of everybody fits. None
-    /// overtakes one that does not fit, so that the large are not starved by the small.
+    /// overtakes one that does not fit, so that the large are not starved by the small; one whose
+    /// pages are still loaded, some in a step, is overtaken.
     pub(super) fn admit(&mut self, now: Duration) -> Result<()> {
-        while self.active.len() < self.limits.max_active && !self.waiting.is_empty() {
-            let seq = &mut self.waiting[0];
+        let (mut first, mut loads) = (0, MOST_LOADS);
+        while self.active.len() < self.limits.max_active && first < self.waiting.len() {
+            let seq = &self.waiting[first];
             self.keys.clear();
             self.keys.extend(seq.tokens.iter().map(|&token| PageKey::Token(token)));
             let left = seq.to_restore;
             if left > 0 {
-                let left = self.restore(left)?;
-                self.waiting[0].to_restore = left;
+                // Half of what the step has left, so that those behind may look as well.
+                let some = left.min(loads.div_ceil(2));
+                loads -= some;
+                let left = self.restore(left, some)?;
+                self.waiting[first].to_restore = left;
                 if left > 0 {
-                    break;
+                    first += 1;
+                    continue;
                 }
             }
-            let seq = &self.waiting[0];
+            let seq = &self.waiting[first];
             let cached = self.pool.open(seq.id, &self.keys)?;
             let chunk = (seq.tokens.len() - cached as usize).min(self.chunk_rows);
             let end = cached + chunk as u32;
@@ -56,7 +65,7 @@ impl<B: Backend> Loop<B> {
                 Err(error) if self.active.is_empty() => {
                     // It has the pool to itself: waiting would not help.
                     self.pool.close(seq.id);
-                    let mut seq = self.waiting.remove(0);
+                    let mut seq = self.waiting.remove(first);
                     seq.finish = Some(FinishReason::Failed(error));
                     seq.end(now);
                     continue;
@@ -67,7 +76,7 @@ impl<B: Backend> Loop<B> {
                 }
                 Err(error) => return Err(error),
             }
-            let mut seq = self.waiting.remove(0);
+            let mut seq = self.waiting.remove(first);
             seq.start(cached, now);
             let at = self.active.partition_point(|other| other.rank() < seq.rank());
             self.active.insert(at, seq);

@@ -7,9 +7,6 @@ use super::step::Loop;
 use crate::Result;
 use crate::contract::{Backend, ColdPage, PageGroup, PageKey, Shelf};
 
-/// Pages that are loaded in a step.
-const LOADS: usize = 8;
-
 /// Where pages are kept, and memory for them on the way.
 pub(super) struct Spilling {
     shelf: Arc<dyn Shelf>,
@@ -45,7 +42,9 @@ impl<B: Backend> Loop<B> {
     /// # Errors
     /// When the device fails.
     pub fn save_kept(&mut self) -> Result<()> {
+        self.settle();
         self.save_evicted()?;
+        self.settle();
         let (Some(spilling), Some(pool)) = (&mut self.spilling, self.pool.spill()) else {
             return Ok(());
         };
@@ -53,13 +52,17 @@ impl<B: Backend> Loop<B> {
         pool.kept(&mut pages);
         for page in &pages {
             self.save(*page)?;
-            if let Some(spilling) = &self.spilling {
-                // Nobody waits any more, and none of these is to be lost.
-                spilling.shelf.settle();
-            }
+            self.settle();
         }
         self.give_back(pages);
         Ok(())
+    }
+
+    /// Waits for what is being written: nobody else waits any more, and no page is to be lost.
+    fn settle(&self) {
+        if let Some(spilling) = &self.spilling {
+            spilling.shelf.settle();
+        }
     }
 
     fn give_back(&mut self, mut pages: Vec<ColdPage>) {
@@ -84,21 +87,20 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Loads pages that follow the cached ones of the prompt in `keys`, as far as they were kept:
-    /// some of `left`, which is what may still be loaded for it. Returns what is left then.
-    pub(super) fn restore(&mut self, left: usize) -> Result<usize> {
+    /// `some` of `left`, which is what may still be loaded for it. Returns what is left then.
+    pub(super) fn restore(&mut self, left: usize, some: usize) -> Result<usize> {
         if self.spilling.is_none() {
             return Ok(0);
         }
         let keys = std::mem::take(&mut self.keys);
-        let outcome = self.restore_pages(&keys, left);
+        let outcome = self.restore_pages(&keys, left, some);
         self.keys = keys;
         outcome
     }
 
-    fn restore_pages(&mut self, keys: &[PageKey], left: usize) -> Result<usize> {
+    fn restore_pages(&mut self, keys: &[PageKey], left: usize, some: usize) -> Result<usize> {
         let [full, window] = self.page_sizes()?;
-        let loads = LOADS.min(left);
-        for _ in 0..loads {
+        for _ in 0..some {
             self.save_evicted()?;
             let (Some(spilling), Some(pool)) = (&mut self.spilling, self.pool.spill()) else {
                 return Ok(0);
@@ -123,7 +125,7 @@ impl<B: Backend> Loop<B> {
                 spilling.bytes = bytes;
             }
         }
-        Ok(left - loads)
+        Ok(left - some)
     }
 
     fn load_page(&mut self, page: ColdPage, mut bytes: &[u8]) -> Result<()> {
