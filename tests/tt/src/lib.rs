@@ -4,4 +4,5 @@
 
 pub mod cases;
 pub mod lane;
+pub mod process;
 pub mod setup;

@@ -1,14 +1,14 @@
 //! `parity-tt --lane mock|wolfpine|sim|card --tt DIR [--case NAME] [--quick]`: every kernel against
 //! the CPU, a process a case, for an error of a simulator ends its process.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use muse_parity::cases::{self, Case, Outcome};
 use muse_parity::lane::{Lane, SIMULATOR};
+use muse_parity::process;
 use muse_parity::setup::Environment;
 use muse_tt::{Device, DeviceOptions};
 
@@ -17,8 +17,7 @@ const USAGE: &str =
 /// Marks the line of a child that says how it went.
 const RESULT: &str = "parity: ";
 /// A simulator takes seconds for what a card does in microseconds.
-const TIMEOUT: Duration = Duration::from_secs(300);
-const POLL: Duration = Duration::from_millis(20);
+const LIMIT: Duration = Duration::from_secs(180);
 
 struct Options {
     lane: Lane,
@@ -110,27 +109,11 @@ fn spawn(
     command.args(["--child", "--lane", &options.lane.to_string(), "--case", name]);
     command.arg("--tt").arg(&options.folder);
     command.env_remove(SIMULATOR).envs(environment.iter().map(|(k, v)| (k, v)));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // The host library writes files of its own into the current folder.
-    command.current_dir(environment_folder(environment, &options.folder));
-    let mut child = command.spawn()?;
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    // Both are drained while it runs, or it would wait for room in a pipe.
-    let out = std::thread::spawn(move || text(out));
-    let err = std::thread::spawn(move || text(err));
-    let deadline = Instant::now() + TIMEOUT;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
-        }
-        if Instant::now() > deadline {
-            child.kill()?;
-            child.wait()?;
-            break None;
-        }
-        std::thread::sleep(POLL);
-    };
-    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    let folder = environment_folder(environment, &options.folder);
+    command.current_dir(folder);
+    let tag = format!("muse-parity-{}-{}", std::process::id(), name.replace('/', "-"));
+    let process::Ended { status, out, err } = process::run(&mut command, &tag, folder, LIMIT)?;
     let line = out.lines().find_map(|line| line.strip_prefix(RESULT));
     let last = || {
         let said =
@@ -140,18 +123,11 @@ fn spawn(
     Ok(match (line, status) {
         (Some(line), _) => Ok(line.to_owned()),
         (None, Some(status)) => Err(format!("{status}: {}", last())),
-        (None, None) => Err(format!("no end after {} s", TIMEOUT.as_secs())),
+        (None, None) => Err(format!("no end after {} s", LIMIT.as_secs())),
     })
 }
 
 fn environment_folder<'a>(environment: &'a [(String, String)], otherwise: &'a Path) -> &'a Path {
     let logs = environment.iter().find(|(name, _)| name == "TT_METAL_LOGS_PATH");
     logs.map_or(otherwise, |(_, path)| Path::new(path))
-}
-
-fn text(pipe: Option<impl Read>) -> String {
-    let mut bytes = Vec::new();
-    // What came before it broke is all there is.
-    let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
 }
