@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 pub use needs::{Need, missing};
 use parts::Found;
 
-/// The machine cannot have the parts: it lacks something, or no registry answers.
+/// The machine cannot have the parts: it lacks something, or they cannot be downloaded or installed.
 #[derive(Debug)]
 pub struct Unavailable(String);
 
@@ -72,7 +72,8 @@ impl Environment {
 /// Installs what is not there yet into `folder` and writes the environment file.
 ///
 /// # Errors
-/// [`Unavailable`] names everything that the machine lacks, and the command that installs it.
+/// [`Unavailable`] names everything that the machine lacks, and the command that installs it, or
+/// the download or installation that failed.
 pub fn install(folder: &Path) -> Result<Environment> {
     let absent = missing();
     if !absent.is_empty() {
@@ -83,15 +84,16 @@ pub fn install(folder: &Path) -> Result<Environment> {
     if folder.to_string_lossy().contains([' ', ':', '=']) {
         bail!("{}: choose a folder without blanks, `:` and `=` in its name", folder.display());
     }
+    let unavailable = |error: anyhow::Error| Unavailable(format!("{error:#}"));
     let own = parts::own();
     let found = match &own {
         Some(found) => {
             println!("tt-setup: using Tenstorrent's own packages in {}", found.root.display());
             found.clone()
         }
-        None => parts::install(&folder)?,
+        None => parts::install(&folder).map_err(unavailable)?,
     };
-    let python = parts::simulator(&folder)?;
+    let python = parts::simulator(&folder).map_err(unavailable)?;
     let environment = environment(&folder, &found, &python);
     environment.write(&folder)?;
     println!("tt-setup: {}", folder.join(Environment::FILE).display());

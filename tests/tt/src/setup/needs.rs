@@ -9,12 +9,16 @@ use std::process::{Command, Stdio};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     what: &'static str,
-    package: &'static str,
+    /// Nothing when no package can change it.
+    package: Option<&'static str>,
 }
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is absent: apt-get install {}", self.what, self.package)
+        match self.package {
+            Some(package) => write!(f, "{} is absent: apt-get install {package}", self.what),
+            None => write!(f, "{} is absent: use a machine that has it", self.what),
+        }
     }
 }
 
@@ -23,13 +27,18 @@ pub fn missing() -> Vec<Need> {
     let need = |has: bool, what, package| (!has).then_some(Need { what, package });
     let has = |header: &str| compiles(&format!("#if !__has_include(<{header}>)\n#error\n#endif"));
     [
-        need(cfg!(all(target_os = "linux", target_arch = "x86_64")), "Linux on x86-64", "nothing"),
-        need(compiles("#include <span>\nstd::span<int> a;"), "a C++20 compiler `c++`", "g++"),
-        need(runs("python3", &["-m", "pip", "--version"]), "pip for python3", "python3-pip"),
-        need(runs("python3", &["-c", "import ensurepip"]), "venv for python3", "python3-venv"),
-        need(has("fmt/format.h"), "fmt/format.h", "libfmt-dev"),
-        need(has("nlohmann/json.hpp"), "nlohmann/json.hpp", "nlohmann-json3-dev"),
-        need(has_libclang(), "libclang", "libclang-dev"),
+        need(cfg!(all(target_os = "linux", target_arch = "x86_64")), "Linux on x86-64", None),
+        need(has_glibc(), "glibc 2.34 or later", None),
+        need(compiles("#include <span>\nstd::span<int> a;"), "a C++20 compiler `c++`", Some("g++")),
+        need(runs("python3", &["-m", "pip", "--version"]), "pip for python3", Some("python3-pip")),
+        need(
+            runs("python3", &["-c", "import ensurepip"]),
+            "venv for python3",
+            Some("python3-venv"),
+        ),
+        need(has("fmt/format.h"), "fmt/format.h", Some("libfmt-dev")),
+        need(has("nlohmann/json.hpp"), "nlohmann/json.hpp", Some("nlohmann-json3-dev")),
+        need(has_libclang(), "libclang", Some("libclang-dev")),
     ]
     .into_iter()
     .flatten()
@@ -39,8 +48,27 @@ pub fn missing() -> Vec<Need> {
 /// All of it in one message, with one command.
 pub(super) fn advice(absent: &[Need]) -> String {
     let what: Vec<_> = absent.iter().map(|need| need.what).collect();
-    let packages: Vec<_> = absent.iter().map(|need| need.package).collect();
-    format!("absent: {}; get them with\n  apt-get install {}", what.join(", "), packages.join(" "))
+    let packages: Vec<_> = absent.iter().filter_map(|need| need.package).collect();
+    let mut advice = format!("absent: {}", what.join(", "));
+    if absent.iter().any(|need| need.package.is_none()) {
+        advice += "; not all of it can be installed: use another machine";
+    } else {
+        advice += &format!("; get them with\n  apt-get install {}", packages.join(" "));
+    }
+    advice
+}
+
+/// Whether the C library is as new as the one that the packages were built for.
+fn has_glibc() -> bool {
+    let said = Command::new("getconf").arg("GNU_LIBC_VERSION").stderr(Stdio::null()).output();
+    said.is_ok_and(|said| glibc(&String::from_utf8_lossy(&said.stdout)) >= Some((2, 34)))
+}
+
+/// The version in what `getconf` says.
+fn glibc(said: &str) -> Option<(u32, u32)> {
+    let (major, minor) = said.trim().strip_prefix("glibc ")?.split_once('.')?;
+    let minor = minor.split('.').next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn runs(program: &str, args: &[&str]) -> bool {
@@ -72,14 +100,15 @@ fn has_libclang() -> bool {
 }
 
 fn holds_libclang(path: &Path) -> bool {
-    let is = |name: &str| name.starts_with("libclang.so") || name.starts_with("libclang-");
-    let name = path.file_name().is_some_and(|name| is(&name.to_string_lossy()));
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    name && path.is_file()
-        || entries.into_iter().any(|entry| {
-            let name = entry.file_name();
-            is(&name.to_string_lossy()) && name.to_string_lossy().contains(".so")
-        })
+    path.is_file() && path.file_name().is_some_and(|name| is_libclang(&name.to_string_lossy()))
+        || entries.into_iter().any(|entry| is_libclang(&entry.file_name().to_string_lossy()))
+}
+
+/// Whether it is the library with the C interface: that for C++ has `-cpp` in its name.
+fn is_libclang(name: &str) -> bool {
+    let named = name.starts_with("libclang.so") || name.starts_with("libclang-");
+    named && name.contains(".so") && !name.contains("-cpp.")
 }
 
 #[cfg(test)]
@@ -89,10 +118,29 @@ mod tests {
     #[test]
     fn what_is_absent_comes_with_one_command() {
         let absent = [
-            Need { what: "fmt/format.h", package: "libfmt-dev" },
-            Need { what: "libclang", package: "libclang-dev" },
+            Need { what: "fmt/format.h", package: Some("libfmt-dev") },
+            Need { what: "libclang", package: Some("libclang-dev") },
         ];
         assert!(advice(&absent).ends_with("apt-get install libfmt-dev libclang-dev"));
+        let old = Need { what: "glibc 2.34 or later", package: None };
+        let advice = advice(&[absent[0], old]);
+        assert!(advice.contains("another machine") && !advice.contains("apt-get"), "{advice}");
+    }
+
+    #[test]
+    fn only_the_library_with_the_c_interface_counts() {
+        for name in ["libclang.so", "libclang.so.1", "libclang-14.so.1", "libclang-14.so.14.0.6"] {
+            assert!(is_libclang(name), "{name}");
+        }
+        for name in ["libclang-cpp.so.14", "libclang-cpp.so", "libclang-14.a", "libclangAST.so"] {
+            assert!(!is_libclang(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn versions_of_glibc_are_compared_as_numbers() {
+        assert_eq!(glibc("glibc 2.36\n"), Some((2, 36)));
+        assert!(glibc("glibc 2.4") < Some((2, 34)) && glibc("") < Some((2, 34)));
     }
 
     #[test]

@@ -8,8 +8,6 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use super::Unavailable;
-
 /// A package by name, with what the file must hash to.
 struct Wheel {
     name: &'static str,
@@ -128,8 +126,7 @@ pub(super) fn simulator(folder: &Path) -> Result<PathBuf> {
         println!("tt-setup: installing {} {}", WOLFPINE.name, WOLFPINE.version);
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
         let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        let installed = run(Command::new(&python).args(install).arg(wheel));
-        installed.map_err(|error| Unavailable(format!("{error:#}: no registry answers")))?;
+        run(Command::new(&python).args(install).arg(wheel))?;
     }
     Ok(python)
 }
@@ -163,7 +160,7 @@ impl Wheel {
         pip.args(["--no-deps", "--only-binary=:all:", "--retries", "2", "--timeout", "30"]);
         pip.args(["--python-version", "3.12", "--platform", "manylinux_2_34_x86_64"]);
         pip.arg("--dest").arg(&downloads).arg(format!("{}=={}", self.name, self.version));
-        run(&mut pip).map_err(|error| Unavailable(format!("{error:#}: no registry answers")))?;
+        run(&mut pip)?;
         match self.hash_fault(&file)? {
             None => Ok(file),
             Some(found) => {
@@ -200,10 +197,16 @@ fn once(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf
     Ok(folder.to_owned())
 }
 
+/// Runs to the end; what went wrong is in the last line that a program says.
 fn run(command: &mut Command) -> Result<()> {
-    let status = command.stdin(Stdio::null()).status();
-    let status = status.with_context(|| format!("{command:?}"))?;
-    ensure!(status.success(), "{command:?} failed");
+    let output = command.stdin(Stdio::null()).stdout(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("{command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    // pip blames the package then.
+    let registry = if said.contains("Retrying (") { " (no registry answers)" } else { "" };
+    let last = last.unwrap_or("it said nothing");
+    ensure!(output.status.success(), "{command:?} failed: {last}{registry}");
     Ok(())
 }
 
@@ -249,6 +252,15 @@ mod tests {
         once(&folder, |to| Ok(fs::write(to.join("whole"), "")?)).unwrap();
         assert!(folder.join("whole").exists() && !folder.join("half").exists());
         once(&folder, |_| bail!("it is there already")).unwrap();
+    }
+
+    #[test]
+    fn a_failure_is_told_in_the_words_of_the_program() {
+        let script =
+            "echo 'WARNING: Retrying (Retry(total=1'>&2; echo 'ERROR: no room' >&2; exit 1";
+        let error = run(Command::new("sh").args(["-c", script])).unwrap_err().to_string();
+        assert!(error.ends_with("failed: ERROR: no room (no registry answers)"), "{error}");
+        run(Command::new("sh").args(["-c", "echo much >&2"])).unwrap();
     }
 
     #[test]
