@@ -6,3 +6,6 @@ pub mod cases;
 pub mod lane;
 pub mod process;
 pub mod setup;
+
+/// What the programs end with when the machine lacks what they need: nothing was tried.
+pub const SKIPPED: u8 = 3;

@@ -1,5 +1,6 @@
 //! `parity-tt --lane mock|wolfpine|sim|card --tt DIR [--case NAME] [--quick]`: every kernel against
-//! the CPU, a process a case, for an error of a simulator ends its process.
+//! the CPU, a process a case, for an error of a simulator ends its process. Ends with `SKIPPED` when
+//! the lane cannot run here.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use muse_parity::cases::{self, Case, Outcome};
 use muse_parity::lane::{Lane, SIMULATOR};
-use muse_parity::process;
 use muse_parity::setup::Environment;
+use muse_parity::{SKIPPED, process};
 use muse_tt::{Device, DeviceOptions};
 
 const USAGE: &str =
@@ -56,8 +57,8 @@ fn main() -> Result<ExitCode> {
     let environment = match options.lane.environment(&parts, simulator.as_deref()) {
         Ok(environment) => environment,
         Err(reason) => {
-            println!("parity: SKIPPED lane {}: {reason}", options.lane);
-            return Ok(ExitCode::SUCCESS);
+            eprintln!("parity: SKIPPED lane {}: {reason}", options.lane);
+            return Ok(SKIPPED.into());
         }
     };
     let named = |case: &Case| options.case.as_ref().is_none_or(|name| case.name.contains(name));

@@ -1,13 +1,12 @@
 //! `tt-setup DIR [--check]`: installs Tenstorrent's parts into a folder, or says what is missing.
-//! Ends with 3 when the machine cannot have them.
+//! Ends with `SKIPPED` when the machine cannot have them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use muse_parity::setup;
+use muse_parity::{SKIPPED, setup};
 
-const UNAVAILABLE: u8 = 3;
 const USAGE: &str = "use tt-setup DIR [--check]";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -25,7 +24,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Ok(_) => Ok(ExitCode::SUCCESS),
             Err(error) if error.is::<setup::Unavailable>() => {
                 eprintln!("tt-setup: {error:#}");
-                Ok(UNAVAILABLE.into())
+                Ok(SKIPPED.into())
             }
             Err(error) => Err(error),
         };

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 pub use needs::{Need, missing};
 use parts::Found;
 
-/// The machine cannot have the parts: it lacks something, or they cannot be downloaded or installed.
+/// The machine cannot have the parts: it lacks something, or downloading or installing failed.
 #[derive(Debug)]
 pub struct Unavailable(String);
 
@@ -94,7 +94,7 @@ pub fn install(folder: &Path) -> Result<Environment> {
         None => parts::install(&folder).map_err(unavailable)?,
     };
     let python = parts::simulator(&folder).map_err(unavailable)?;
-    let environment = environment(&folder, &found, &python);
+    let environment = environment(&folder, &found, &python)?;
     environment.write(&folder)?;
     println!("tt-setup: {}", folder.join(Environment::FILE).display());
     Ok(environment)
@@ -117,7 +117,7 @@ pub fn check(folder: &Path) -> Vec<String> {
     lacks
 }
 
-fn environment(folder: &Path, found: &Found, python: &Path) -> Environment {
+fn environment(folder: &Path, found: &Found, python: &Path) -> Result<Environment> {
     let mut environment = Environment::default();
     environment.set("TT_METAL_RUNTIME_ROOT", &found.root);
     environment.set("TT_METAL_CACHE", made(folder.join("cache")));
@@ -133,10 +133,16 @@ fn environment(folder: &Path, found: &Found, python: &Path) -> Environment {
     if let Some(mock) = &found.mock {
         environment.set("MUSE_TT_MOCK", mock);
     }
-    if let Some(simulator) = parts::simulator_folder(python) {
-        environment.set("MUSE_TT_WOLFPINE", simulator);
-    }
-    environment
+    let simulator = parts::simulator_folder(python).with_context(|| {
+        format!(
+            "{} has no simulator after its installation; expected {}: its package is laid out \
+             otherwise than the one that was tried",
+            python.display(),
+            parts::SIMULATOR
+        )
+    })?;
+    environment.set("MUSE_TT_WOLFPINE", simulator);
+    Ok(environment)
 }
 
 /// Makes a folder that may stay empty.
@@ -161,6 +167,30 @@ mod tests {
         assert_eq!(read, written);
         assert_eq!(read.value("MUSE_TT_LIBRARY"), Some("ttnn-0.76.0"));
         assert_eq!(read.of_metal().collect::<Vec<_>>(), [("TT_METAL_CACHE", "/a/cache")]);
+    }
+
+    #[test]
+    fn a_simulator_that_is_not_where_it_should_be_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        let found = Found {
+            root: at.to_owned(),
+            version: "local".to_owned(),
+            headers: at.to_owned(),
+            libraries: Vec::new(),
+            mock: None,
+        };
+        let python = at.join("python/bin/python");
+        let error = environment(at, &found, &python).unwrap_err().to_string();
+        assert!(error.contains("sim/blackhole/run.sh"), "{error}");
+        let packages = at.join("python/lib/python3.12/site-packages");
+        for file in ["framework/sim/blackhole/run.sh", "wolfpine-2.2.dist-info/RECORD"] {
+            fs::create_dir_all(packages.join(file).parent().unwrap()).unwrap();
+            fs::write(packages.join(file), "").unwrap();
+        }
+        let environment = environment(at, &found, &python).unwrap();
+        let simulator = packages.join("framework/sim/blackhole");
+        assert_eq!(environment.value("MUSE_TT_WOLFPINE"), simulator.to_str());
     }
 
     #[test]

@@ -38,6 +38,9 @@ const WOLFPINE: Wheel = Wheel {
     sha256: "1f25b17122bc7b1d7af611d9b5067d82e075515252c9a4f4c7de4895a0cc93e8",
 };
 
+/// What starts the simulator, in a Python's folder of packages.
+pub(super) const SIMULATOR: &str = "site-packages/framework/sim/blackhole/run.sh";
+
 /// How a frame of zstd begins.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Where a header of tar says what it is.
@@ -135,7 +138,7 @@ pub(super) fn simulator(folder: &Path) -> Result<PathBuf> {
 pub(super) fn simulator_folder(python: &Path) -> Option<PathBuf> {
     let lib = python.parent()?.parent()?.join("lib");
     let versions = fs::read_dir(lib).ok()?.flatten();
-    let folders = versions.map(|v| v.path().join("site-packages/framework/sim/blackhole"));
+    let folders = versions.filter_map(|v| Some(v.path().join(SIMULATOR).parent()?.to_owned()));
     // pip writes this last, when everything else is in place.
     let whole = |folder: &PathBuf| {
         let packages = folder.ancestors().nth(3);
