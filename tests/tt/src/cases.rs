@@ -16,6 +16,9 @@ use crate::lane::Lane;
 
 /// What sums in f32 and results in BF16 must come to.
 const NEAR: f64 = 0.9999;
+/// How far off a value may be, in parts of the largest: correlation does not see a factor or an
+/// offset that all values have.
+const FAR: f32 = 0.03;
 
 type Run = Box<dyn Fn(&mut Bench) -> Result<Outcome>>;
 
@@ -43,18 +46,24 @@ pub struct Outcome {
     pub correlation: f64,
     /// The largest absolute difference.
     pub error: f32,
+    /// The largest absolute value that is wanted.
+    pub largest: f32,
     exact: bool,
 }
 
 impl Outcome {
     /// Whether it is near enough.
     pub fn passes(&self) -> bool {
-        if self.exact { self.error == 0.0 } else { self.correlation >= NEAR }
+        match self.exact {
+            true => self.error == 0.0,
+            false => self.correlation >= NEAR && self.error <= FAR * self.largest,
+        }
     }
 
     fn near(got: &[f32], want: &[f32]) -> Self {
         let (correlation, error) = (correlation(got, want), max_abs_diff(got, want));
-        Self { correlation, error, exact: false }
+        let largest = want.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
+        Self { correlation, error, largest, exact: false }
     }
 
     fn exact(got: &[f32], want: &[f32]) -> Self {
@@ -65,7 +74,8 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = if self.error == 0.0 { "exact" } else { "" };
-        write!(f, "PCC {:.6}  max error {:.2e}  {exact}", self.correlation, self.error)
+        let Self { correlation, error, largest, .. } = self;
+        write!(f, "PCC {correlation:.6}  max error {error:.2e} of {largest:.2e}  {exact}")
     }
 }
 
@@ -288,5 +298,22 @@ impl Bench {
         let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
         let (rows, format) = (values.len() / cols, Format::F32);
         self.cpu.load(WeightView { name: "w", format, rows, cols, bytes: bytes.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_a_factor_nor_an_offset_passes() {
+        let want = values(1024, 9);
+        let passes = |change: fn(f32) -> f32| {
+            let got: Vec<f32> = want.iter().map(|x| change(*x)).collect();
+            Outcome::near(&got, &want).passes()
+        };
+        assert!(passes(|x| x) && passes(|x| x * 1.01));
+        assert!(!passes(|x| 2.0 * x) && !passes(|x| x + 0.5) && !passes(|x| -x));
+        assert!(!passes(|_| f32::NAN) && !passes(|_| 0.0));
     }
 }
