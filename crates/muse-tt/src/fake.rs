@@ -293,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::op::{Binary, binary};
-    use crate::{Cores, Device, DeviceOptions, Matrix, Programs};
+    use crate::{Cores, Device, DeviceOptions, Ids, Matrix, Programs};
 
     fn open() -> Result<Device> {
         Device::open(library(), DeviceOptions::default())
@@ -315,6 +315,14 @@ mod tests {
         }
         let log = log();
         assert_eq!((log.alive, log.runs, log.replays), (0, 200, 100));
+    }
+
+    #[test]
+    #[should_panic(expected = "17 numbers into room for 16")]
+    fn more_numbers_than_there_is_room_for_are_refused() {
+        let mut ids = Ids::of(&open().unwrap(), &[7; 3]).unwrap();
+        ids.write(&[7; 16]).unwrap();
+        let _ = ids.write(&[7; 17]);
     }
 
     #[test]

@@ -149,6 +149,8 @@ impl Ids {
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn write(&mut self, numbers: &[u32]) -> Result<()> {
         let mut bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let room = self.buffer.bytes() / 4;
+        assert!(numbers.len() as u64 <= room, "{} numbers into room for {room}", numbers.len());
         bytes.resize(self.buffer.bytes() as usize, 0);
         self.buffer.write(&bytes)
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use muse_parity::cases::{self, Case, Outcome};
 use muse_parity::lane::{Lane, SIMULATOR};
 use muse_parity::setup::Environment;
@@ -64,7 +64,11 @@ fn main() -> Result<ExitCode> {
     let named = |case: &Case| options.case.as_ref().is_none_or(|name| case.name.contains(name));
     let wanted = |case: &Case| named(case) && (!options.quick || case.quick);
     let cases: Vec<Case> = cases::all().into_iter().filter(wanted).collect();
-    ensure!(!cases.is_empty(), "no case has {:?} in its name", options.case);
+    if cases.is_empty() {
+        let quick = if options.quick { "quick " } else { "" };
+        let name = options.case.as_deref().unwrap_or_default();
+        bail!("no {quick}case has {name:?} in its name");
+    }
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for case in &cases {
         if !case.runs_in(options.lane) {
