@@ -7,6 +7,7 @@ use muse_core::Result;
 use muse_core::contract::{
     Attention, Backend, KvShape, Mask, PageCopy, PickRow, Picked, Place, Rope, Token, WeightView,
 };
+use muse_core::quant::Format;
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -175,6 +176,10 @@ impl<B: Backend> Backend for Bent<B> {
 
     fn load(&self, weight: WeightView<'_>) -> Result<B::Weight> {
         self.inner.load(weight)
+    }
+
+    fn weight_bytes(&self, format: Format, rows: usize, cols: usize) -> u64 {
+        self.inner.weight_bytes(format, rows, cols)
     }
 
     fn alloc_kv(&self, shape: KvShape) -> Result<B::Kv> {

@@ -6,6 +6,7 @@ use std::thread::available_parallelism;
 use muse_core::contract::{
     Attention, Backend, KvShape, PageCopy, PickRow, Picked, Place, Rope, Token, WeightView,
 };
+use muse_core::quant::Format;
 use muse_core::{Error, Result, sampler};
 
 use crate::attend::{attend, visible};
@@ -153,6 +154,10 @@ impl Backend for Cpu {
 
     fn load(&self, weight: WeightView<'_>) -> Result<Weight> {
         Weight::load(&weight, &self.pool, self.isa, self.exact)
+    }
+
+    fn weight_bytes(&self, format: Format, rows: usize, cols: usize) -> u64 {
+        Weight::bytes_for(format, rows, cols, self.isa, self.exact) as u64
     }
 
     fn alloc_kv(&self, shape: KvShape) -> Result<Kv> {

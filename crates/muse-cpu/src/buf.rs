@@ -79,13 +79,26 @@ impl Weight {
         let &WeightView { format, rows, cols, .. } = view;
         let expect = format.bytes_for(rows * cols);
         assert_eq!(view.bytes.len(), expect, "bytes of {} [{rows}, {cols}]", view.name);
-        let packing = if exact { None } else { Kind::of(format, isa) };
-        let store = match (packing, Layout::of(format)) {
+        let store = match (packing(format, isa, exact), Layout::of(format)) {
             (Some((kind, kernels)), _) => Store::Packed(kind, kernels, kind.repack(view, pool)?),
             (None, Some(layout)) => Store::Plain(layout, copied(&view.bytes)?),
             (None, None) => Store::Blocks(copied(&view.bytes)?),
         };
         Ok(Self { format, rows, cols, store })
+    }
+
+    /// Bytes that [`Weight::load`] takes.
+    pub(crate) fn bytes_for(
+        format: Format,
+        rows: usize,
+        cols: usize,
+        isa: Isa,
+        exact: bool,
+    ) -> usize {
+        match packing(format, isa, exact) {
+            Some((kind, _)) => kind.bytes_for(rows, cols),
+            None => format.bytes_for(rows * cols),
+        }
     }
 
     pub(crate) fn shape(&self) -> (usize, usize) {
@@ -117,6 +130,11 @@ impl Weight {
     }
 }
 
+/// How a format is repacked, if it is.
+fn packing(format: Format, isa: Isa, exact: bool) -> Option<(&'static Kind, Kernels)> {
+    if exact { None } else { Kind::of(format, isa) }
+}
+
 fn copied(bytes: &[u8]) -> Result<Aligned<u8>> {
     let mut copy = Aligned::zeroed(bytes.len())?;
     copy.copy_from_slice(bytes);
@@ -126,5 +144,31 @@ fn copied(bytes: &[u8]) -> Result<Aligned<u8>> {
 impl fmt::Debug for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Weight[{}, {}] {}", self.rows, self.cols, self.format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    #[test]
+    fn a_weight_takes_the_bytes_that_were_said() {
+        let pool = Pool::new(1).expect("a pool");
+        let (rows, cols) = (21, 512);
+        for &format in Format::ALL {
+            let bytes = Cow::Owned(vec![0; format.bytes_for(rows * cols)]);
+            let view = WeightView { name: "w", format, rows, cols, bytes };
+            for (isa, exact) in [(Isa::best(), false), (Isa::scalar(), false), (Isa::best(), true)]
+            {
+                let weight = Weight::load(&view, &pool, isa, exact).expect("memory");
+                let taken = match weight.store() {
+                    Store::Plain(_, bytes) | Store::Blocks(bytes) => bytes.len(),
+                    Store::Packed(_, _, bytes) => bytes.len(),
+                };
+                assert_eq!(Weight::bytes_for(format, rows, cols, isa, exact), taken, "{format}");
+            }
+        }
     }
 }

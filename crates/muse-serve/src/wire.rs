@@ -202,7 +202,7 @@ fn join<B: Backend>(
     let read = files.drafter.as_ref().map(|drafter| drafter as &dyn WeightSource);
     let rounded = read.zip(options.weights).map(|(drafter, mix)| Rounded::new(drafter, mix));
     let guesser = rounded.as_ref().map(|drafter| drafter as &dyn WeightSource).or(read);
-    let sizes = Sizes::fit(text, source, guesser, options)?;
+    let sizes = Sizes::fit(&*backend, text, source, guesser, options)?;
     // Before the long load, which may show the plan to be wrong.
     tracing::info!("memory plan: {}", sizes.plan);
     // The drafter goes first: that it belongs to another model should show before the long load.
@@ -308,6 +308,7 @@ fn text_tensors(source: &dyn WeightSource) -> impl Iterator<Item = &TensorInfo> 
     source.tensors().iter().filter(text)
 }
 
+/// Bytes of a tensor in the file.
 fn bytes(tensor: &TensorInfo) -> u64 {
     tensor.format.bytes_for(tensor.rows * tensor.cols) as u64
 }

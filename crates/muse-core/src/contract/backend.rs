@@ -47,6 +47,10 @@ pub trait Backend: Send + Sync + Sized + 'static {
     ) -> Result<()>;
     /// Takes a weight matrix `[rows, cols]` over into the device's layout.
     fn load(&self, weight: WeightView<'_>) -> Result<Self::Weight>;
+    /// Bytes that a weight matrix `[rows, cols]` of `format` takes once it is loaded.
+    fn weight_bytes(&self, format: Format, rows: usize, cols: usize) -> u64 {
+        format.bytes_for(rows * cols) as u64
+    }
 
     /// A zeroed paged store.
     fn alloc_kv(&self, shape: KvShape) -> Result<Self::Kv>;

@@ -162,10 +162,15 @@ impl Kind {
         (self.panel_bytes)(k)
     }
 
+    /// Bytes of a repacked matrix.
+    pub(crate) fn bytes_for(&self, rows: usize, cols: usize) -> usize {
+        rows.div_ceil(PANEL) * self.panel_bytes(cols)
+    }
+
     /// Repacks a matrix; rows beyond the last one, up to a whole panel, are zero.
     pub(crate) fn repack(&self, view: &WeightView<'_>, pool: &Pool) -> Result<Aligned<u8>> {
         let panel = self.panel_bytes(view.cols);
-        let mut packed = Aligned::zeroed(view.rows.div_ceil(PANEL) * panel)?;
+        let mut packed = Aligned::zeroed(self.bytes_for(view.rows, view.cols))?;
         let row_bytes = self.format.bytes_for(view.cols);
         chunks(pool, &mut packed, panel, |index, panel| {
             let rows = view.bytes[index * PANEL * row_bytes..].chunks_exact(row_bytes);

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use muse_core::contract::{
-    DrafterSpec, KvPool, KvType, PAGE_TOKENS, PageCount, TextSpec, WeightSource,
+    Backend, DrafterSpec, KvPool, KvType, PAGE_TOKENS, PageCount, TensorInfo, TextSpec,
+    WeightSource,
 };
 use muse_core::engine::EngineOptions;
 use muse_core::model::{ModelOptions, page_bytes, scratch_bytes};
@@ -11,7 +12,7 @@ use muse_core::{Error, Result};
 use muse_dflash::DflashOptions;
 use muse_kv::{Pool, PoolOptions};
 
-use super::{LoadOptions, bytes};
+use super::LoadOptions;
 
 /// Prompt rows of a step, and so the most rows of a pass.
 const STEP_ROWS: usize = 2048;
@@ -25,7 +26,7 @@ const LEAST_CONTEXT: u32 = 4096;
 /// How much memory a model takes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryPlan {
-    /// Weights, the drafter's included, in bytes.
+    /// Weights as the device holds them, the drafter's included, in bytes.
     pub weights: u64,
     /// K and V of the layers that see everything, in bytes.
     pub full_kv: u64,
@@ -140,30 +141,32 @@ impl Sizes {
     /// [`Error::Invalid`] for a size that the checkpoint does not allow, [`Error::Exhausted`] when
     /// memory cannot hold what was asked for, or nothing of use.
     pub(super) fn fit(
+        backend: &impl Backend,
         text: &TextSpec,
         source: &dyn WeightSource,
         drafter: Option<&dyn WeightSource>,
         options: &LoadOptions,
     ) -> Result<Self> {
-        Self::fit_into(memory_free(), text, source, drafter, options)
+        let sources = [Some(source), drafter].into_iter().flatten();
+        let weights = sources.map(|source| held(backend, source)).sum();
+        let spec = drafter.and_then(|drafter| drafter.spec().drafter.as_ref());
+        Self::fit_into(memory_free(), weights, text, spec, options)
     }
 
     fn fit_into(
         free: Option<u64>,
+        weights: u64,
         text: &TextSpec,
-        source: &dyn WeightSource,
-        drafter: Option<&dyn WeightSource>,
+        spec: Option<&DrafterSpec>,
         options: &LoadOptions,
     ) -> Result<Self> {
         let most = u32::try_from(text.max_positions).unwrap_or(u32::MAX);
         check(options, most)?;
         let wanted = options.context.unwrap_or(most);
-        let spec = drafter.and_then(|drafter| drafter.spec().drafter.as_ref());
         let block = spec.map_or(1, |spec| spec.block.max(1));
         let rows = STEP_ROWS.min(wanted as usize).max(block);
         let demand = Demand::new(text, spec, options.kv, rows);
 
-        let weights: u64 = [Some(source), drafter].into_iter().flatten().map(text_bytes).sum();
         let max_active = options.most_parallel.max(options.parallel.unwrap_or(1)).max(1);
         let least_scores = if options.logits { LOGITS_ROWS } else { 1 };
         let mut sizes = Self {
@@ -289,8 +292,14 @@ fn longest(most: u32, fits: &dyn Fn(u32) -> bool) -> u32 {
     context
 }
 
-fn text_bytes(source: &dyn WeightSource) -> u64 {
-    super::text_tensors(source).map(bytes).sum()
+/// Bytes that the tensors of a checkpoint take once they are loaded.
+fn held(backend: &impl Backend, source: &dyn WeightSource) -> u64 {
+    let tensor = |tensor: &TensorInfo| match tensor.rows {
+        // A vector becomes a buffer.
+        1 => (size_of::<f32>() * tensor.cols) as u64,
+        rows => backend.weight_bytes(tensor.format, rows, tensor.cols),
+    };
+    super::text_tensors(source).map(tensor).sum()
 }
 
 /// Bytes of memory that can be had without swapping, where the system says so.
@@ -303,6 +312,11 @@ fn memory_free() -> Option<u64> {
 
 #[cfg(all(test, feature = "nano"))]
 mod tests {
+    use muse_core::contract::{CheckpointSpec, GenerationDefaults, Vocabulary, WeightView};
+    use muse_core::quant::Format;
+    use muse_testkit::fake::FakeBackend;
+    use muse_weights::Checkpoint;
+
     use super::*;
     use crate::wire::nano;
 
@@ -310,7 +324,9 @@ mod tests {
         let (target, drafter) = (nano::target()?, nano::drafter()?);
         let mut text = target.spec().text.clone().expect("a text model");
         text.max_positions = 131_072;
-        Sizes::fit_into(free, &text, &target, Some(&drafter), options)
+        let device = FakeBackend::default();
+        let weights = held(&device, &target) + held(&device, &drafter);
+        Sizes::fit_into(free, weights, &text, drafter.spec().drafter.as_ref(), options)
     }
 
     #[test]
@@ -328,6 +344,60 @@ mod tests {
         assert_eq!(plan.cut_from, Some(131_072));
         let kv = plan.full_kv + plan.window_kv + plan.drafter_kv;
         assert!(kv + plan.weights + plan.scratch < 144 << 20, "{plan}");
+    }
+
+    /// A checkpoint that says to hold other tensors.
+    struct Claims(Checkpoint, Vec<TensorInfo>);
+
+    impl WeightSource for Claims {
+        fn spec(&self) -> &CheckpointSpec {
+            self.0.spec()
+        }
+
+        fn generation(&self) -> &GenerationDefaults {
+            self.0.generation()
+        }
+
+        fn vocabulary(&self) -> Result<Option<Vocabulary>> {
+            self.0.vocabulary()
+        }
+
+        fn tensors(&self) -> &[TensorInfo] {
+            &self.1
+        }
+
+        fn weight(&self, name: &str) -> Result<WeightView<'_>> {
+            self.0.weight(name)
+        }
+    }
+
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn weights_are_planned_as_the_device_packs_them() -> Result<()> {
+        let tensor = |name: &str, format, rows, cols| TensorInfo {
+            name: name.to_owned(),
+            format,
+            rows,
+            cols,
+        };
+        let tensors = vec![
+            tensor("blk.0.ffn_up.weight", Format::Q2K, 40, 512),
+            tensor("output_norm.weight", Format::Bf16, 1, 512),
+        ];
+        let source = Claims(nano::target()?, tensors);
+        let text = source.spec().text.clone().expect("a text model");
+        let options = LoadOptions { context: Some(64), ..LoadOptions::default() };
+        let cpu = |exact| {
+            let cpu = muse_cpu::Cpu::new(muse_cpu::CpuOptions { threads: Some(1) })?;
+            Ok::<_, Error>(if exact { cpu.exact() } else { cpu })
+        };
+        // 84 bytes for 256 values in the file; 168 packed, in panels of 16 rows.
+        let packed = if cfg!(target_arch = "x86_64") { 48 * 2 * 168 } else { 40 * 2 * 84 };
+        for (exact, matrix) in [(false, packed), (true, 40 * 2 * 84)] {
+            let plan = Sizes::fit(&cpu(exact)?, &text, &source, None, &options)?.plan;
+            assert_eq!(plan.weights, matrix + 4 * 512, "exact: {exact}");
+        }
+        Ok(())
     }
 
     #[test]
