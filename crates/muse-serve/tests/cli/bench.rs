@@ -39,6 +39,7 @@ fn a_record_has_every_measure_with_its_samples() {
         let most = record["ceilings"][format!("{ceiling}_per_second")].as_f64();
         assert!(most > Some(1e8), "{ceiling}: {most:?}");
     }
+    assert_eq!((&record["exact"], &record["weights"]), (&json!(false), &Value::Null));
     // Matrices of bf16: two bytes read and two operations a weight.
     let work = &record["work"];
     assert_eq!(
@@ -46,6 +47,13 @@ fn a_record_has_every_measure_with_its_samples() {
         work["operations_a_row"].as_f64().expect("operations")
             + work["operations_a_scored_row"].as_f64().expect("operations")
     );
+}
+
+#[test]
+fn a_record_says_what_matrices_were_rounded_to() {
+    let args = "bench -p 8 -n 0 --rows 1 --repeats 1 --weights bfp4 --exact --json";
+    let record = muse(&args.split(' ').collect::<Vec<_>>()).json();
+    assert_eq!((&record["exact"], &record["weights"]), (&json!(true), &json!("bfp4")));
 }
 
 #[test]
@@ -83,6 +91,7 @@ fn the_suite_is_plain_and_drafted_and_says_who_stopped() {
     }
     assert_eq!(record["model"]["content_sha256"].as_str().map(str::len), Some(64));
     assert_eq!(record["drafter"]["length"], "adaptive");
+    assert_eq!((&record["exact"], &record["weights"]), (&json!(false), &Value::Null));
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     let record = Record {
         card,
         threads,
+        exact: options.exact,
+        weights: options.weights,
         plan,
         work,
         load_time,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use muse_core::contract::Scores;
+use muse_core::model::Mix;
 use muse_serve::ModelCard;
 use muse_serve::wire::{Ceilings, MemoryPlan, Work};
 use serde_json::{Value, json};
@@ -96,6 +97,9 @@ impl Line {
 pub(super) struct Record {
     pub(super) card: ModelCard,
     pub(super) threads: usize,
+    pub(super) exact: bool,
+    /// What matrices were rounded to.
+    pub(super) weights: Option<Mix>,
     pub(super) plan: MemoryPlan,
     pub(super) work: Work,
     pub(super) load_time: Duration,
@@ -120,6 +124,8 @@ impl Record {
             "backend": card.backend,
             "threads": self.threads,
             "kv": format!("{:?}", plan.kv).to_lowercase(),
+            "exact": self.exact,
+            "weights": self.weights.map(|mix| format!("{mix:?}").to_lowercase()),
             "draft_width": card.draft_width,
             "machine": machine::describe(),
             "load_average": self.load_average,

@@ -50,6 +50,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
         threads: options.threads.unwrap_or_else(machine::cores),
         kv,
         exact: options.exact,
+        weights: options.weights,
         max_draft: options.max_draft,
         load_average: [load_average, machine::load_average()],
         entries,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use muse_core::contract::KvType;
+use muse_core::model::Mix;
 use muse_core::sampler::mix;
 use muse_serve::ModelCard;
 use muse_serve::wire::ContentHashes;
@@ -49,6 +50,8 @@ pub(super) struct SuiteRecord {
     pub(super) threads: usize,
     pub(super) kv: KvType,
     pub(super) exact: bool,
+    /// What matrices were rounded to.
+    pub(super) weights: Option<Mix>,
     pub(super) max_draft: Option<u32>,
     /// Before and after.
     pub(super) load_average: [Option<f64>; 2],
@@ -88,6 +91,7 @@ impl SuiteRecord {
             "threads": self.threads,
             "kv": format!("{:?}", self.kv).to_lowercase(),
             "exact": self.exact,
+            "weights": self.weights.map(|mix| format!("{mix:?}").to_lowercase()),
             "sampling": "greedy",
             "max_tokens": TOKENS,
             "cache": "cold",
