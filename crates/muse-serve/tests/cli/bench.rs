@@ -98,6 +98,9 @@ fn the_suite_is_plain_and_drafted_and_says_who_stopped() {
 fn what_cannot_be_measured_is_refused() {
     muse(&["bench", "-p", "0"]).refused(&["-p and --rows", "from 1"]);
     muse(&["bench", "-p", "99999"]).refused(&["--context", "4096"]);
+    for flag in ["-p", "-n", "-d", "--rows"] {
+        muse(&["bench", flag, "4294967295"]).refused(&["--context is 4294967295", "4096"]);
+    }
     muse(&["bench", "-p", "8", "--rows", "100"]).refused(&["100 rows", "at most 64"]);
     let said = muse(&["bench", "--suite", "canonical", "-p", "8"]);
     assert_eq!(said.code, Some(2), "{}", said.err);

@@ -60,10 +60,10 @@ fn options(command: &BenchCommand) -> Result<LoadOptions> {
     if [&command.prompt, &command.rows].into_iter().flatten().any(|&rows| rows == 0) {
         bail!("a pass of 0 rows measures nothing; -p and --rows take numbers from 1");
     }
-    let decoded = most(&command.depth).max(1).saturating_add(command.tokens + 1);
+    let decoded = most(&command.depth).max(1).saturating_add(command.tokens.saturating_add(1));
     let room = most(&command.prompt).max(most(&command.rows)).max(decoded);
     Ok(LoadOptions {
-        context: options.context.or(Some(room.next_multiple_of(PAGE))),
+        context: options.context.or(Some(room.checked_next_multiple_of(PAGE).unwrap_or(u32::MAX))),
         most_parallel: 1,
         logits: true,
         ..options
@@ -134,7 +134,7 @@ fn decode(command: &BenchCommand, app: &App) -> Result<Vec<Line>> {
         let mut found = vec![(Samples::default(), Samples::default()); drafts.len()];
         for repeat in 0..=command.repeats {
             for (&max_draft, (seconds, accepted)) in drafts.iter().zip(&mut found) {
-                let max_tokens = command.tokens + 1;
+                let max_tokens = command.tokens.saturating_add(1);
                 let ask = Ask { prompt: &prompt, stop: &[], max_tokens, max_draft };
                 let Completion { done, .. } = Completion::run(app, &ask)?;
                 if repeat > 0 {
