@@ -265,13 +265,12 @@ async fn http_hangs_up_on_heads_that_never_come() {
     // Whoever is answered in time is not cut off, however long the answer takes.
     let script = Script {
         tokens: answer(&[(SAY, "slow")]),
-        step: Duration::from_millis(150),
+        step: Duration::from_millis(450),
         ..Script::default()
     };
-    let server = Running::start_with(app(script), |options| {
-        options.silence = Duration::from_millis(200);
-    })
-    .await;
+    let silence = Duration::from_secs(2);
+    assert!(script.step * script.tokens.len() as u32 > silence, "the answer takes longer");
+    let server = Running::start_with(app(script), |options| options.silence = silence).await;
     let reply = http(server.http, "POST", CHAT, said("Hi").to_string().as_bytes()).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     assert_eq!(reply.json()["choices"][0]["message"]["content"], "slow");
