@@ -6,7 +6,7 @@ use muse_core::contract::{Conversation, Token, Tokenizer, Tool};
 use muse_core::{Error, Result};
 
 use super::shape;
-use super::value::{self, Values};
+use super::value::{self, Frame, Values};
 use super::{AnswerRule, MAX_TEXT_BYTES};
 use crate::json::{Json, follow};
 use crate::mark::Mark;
@@ -165,6 +165,7 @@ fn block(i: usize, tool: &Tool, values: &mut Values, out: &mut String) -> Result
         .map_err(|e| fault(format!("parameters are not a JSON schema: {e}")))?;
     shape::check(&root).map_err(fault)?;
     let object = arguments(&root, tool.strict).map_err(fault)?;
+    let frame = Frame::new(&root, tool.strict);
     let list = |key| object.member(key).and_then(Json::as_array).unwrap_or_default();
     let required: Vec<&str> = list("required").iter().filter_map(Json::as_str).collect();
     let properties = object.member("properties").and_then(Json::as_object).unwrap_or_default();
@@ -183,7 +184,7 @@ fn block(i: usize, tool: &Tool, values: &mut Values, out: &mut String) -> Result
             )));
         }
         let value = values
-            .rule(schema, &root, tool.strict)
+            .rule(schema, &frame)
             .map_err(|why| fault(format!("parameter `{key}`: {why}")))?;
         let open = literal(&format!("<atem:parameter name=\"{key}\">"));
         let optional = if required.contains(&key.as_str()) { "" } else { "?" };

@@ -1,7 +1,10 @@
 //! Values of parameters as the template writes them: strings bare, the rest as JSON.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt::Write;
 
+use super::MAX_GRAMMAR_BYTES;
 use super::native::literal;
 use crate::json::{Json, Number};
 
@@ -13,6 +16,13 @@ pub(super) const MAX_DEPTH: usize = 16;
 
 /// The most ways to write one value.
 const MAX_WAYS: usize = 4096;
+
+/// The most steps through the schemas of one turn: few schemas that refer to each other can unfold
+/// to more than anyone can wait for, even if they allow nothing.
+const MAX_STEPS: usize = 1 << 20;
+
+/// Steps that a schema takes beside those for what it holds.
+const VISIT: usize = 16;
 
 /// How the template separates: nothing to choose, so that output stays short and history equal.
 const NATIVE: &str = r#"{"whitespace_flexible":false,"item_separator":", ","key_separator":": "}"#;
@@ -26,6 +36,9 @@ pub(super) struct Values {
     rules: String,
     count: usize,
     text: bool,
+    steps: usize,
+    /// Bytes of all ways and rules, which are a part of the grammar.
+    bytes: usize,
 }
 
 impl Values {
@@ -34,16 +47,14 @@ impl Values {
         &self.rules
     }
 
-    /// The grammar of a value that fits `schema`, its closing tag included. `strict` when formats
-    /// that are not known here are refused, not passed over.
-    pub(super) fn rule(
+    /// The grammar of a value that fits `schema`, its closing tag included.
+    pub(super) fn rule<'a>(
         &mut self,
-        schema: &Json,
-        root: &Json,
-        strict: bool,
+        schema: &'a Json,
+        frame: &Frame<'a>,
     ) -> Result<String, String> {
         let mut ways = Vec::new();
-        self.ways(schema, &Frame { root, strict }, 0, &mut ways)?;
+        self.ways(schema, frame, 0, &mut ways)?;
         match ways.len() {
             0 => Err("the schema allows no value at all".to_owned()),
             count if count > MAX_WAYS => {
@@ -53,13 +64,42 @@ impl Values {
         }
     }
 
-    fn ways(
+    fn step(&mut self, steps: usize) -> Result<(), String> {
+        self.steps += steps;
+        match self.steps > MAX_STEPS {
+            true => Err(format!(
+                "following `anyOf`, `oneOf`, `allOf` and `$ref` takes more than {MAX_STEPS} \
+                 steps; use smaller schemas"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts bytes of the grammar before they are more than any grammar may have.
+    fn grow(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes += bytes;
+        match self.bytes > MAX_GRAMMAR_BYTES {
+            true => Err(format!(
+                "the grammar has more than {MAX_GRAMMAR_BYTES} bytes; use smaller schemas"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn push(&mut self, way: String, ways: &mut Vec<String>) -> Result<(), String> {
+        self.grow(way.len())?;
+        ways.push(way);
+        Ok(())
+    }
+
+    fn ways<'a>(
         &mut self,
-        schema: &Json,
-        frame: &Frame<'_>,
+        schema: &'a Json,
+        frame: &Frame<'a>,
         depth: usize,
         ways: &mut Vec<String>,
     ) -> Result<(), String> {
+        self.step(VISIT + schema.as_object().unwrap_or_default().len() + kinds(schema).len())?;
         if depth > MAX_DEPTH {
             return Err(format!("`$ref` or `anyOf` nested deeper than {MAX_DEPTH} levels"));
         }
@@ -76,28 +116,26 @@ impl Values {
         else {
             return self.typed(schema, frame, ways);
         };
-        if let Some(way) = whole_json(schema, choice, frame.root) {
-            ways.extend(way);
-            return Ok(());
+        if whole_json(schema, choice) {
+            let mut kinds = kinds(schema).iter().filter_map(Json::as_str);
+            return kinds.try_for_each(|kind| self.json(schema, kind, frame, ways));
         }
         alone(schema, choice)?;
-        if schema.member("nullable").and_then(Json::as_bool) == Some(true) {
-            ways.push(bare(&Json::Null));
-        }
+        self.null(schema, ways)?;
         let values = value.as_array().unwrap_or_default();
         match choice {
             "$ref" => {
-                let target = crate::json::follow(value, frame.root)
+                self.step(value.as_str().unwrap_or_default().len() / VISIT)?;
+                let target = frame
+                    .follow(value)
                     .ok_or_else(|| format!("`$ref` {} points nowhere", value.to_compact()))?;
                 self.ways(target, frame, depth + 1, ways)
             }
-            "const" => {
-                ways.push(bare(value));
-                Ok(())
-            }
+            "const" => self.push(bare(value), ways),
             "enum" => {
-                ways.extend(values.iter().filter(|value| of_type(schema, value)).map(bare));
-                Ok(())
+                self.step(values.len().saturating_mul(kinds(schema).len().max(1)))?;
+                let mut allowed = values.iter().filter(|value| of_type(schema, value));
+                allowed.try_for_each(|value| self.push(bare(value), ways))
             }
             "allOf" if values.len() != 1 => {
                 Err("`allOf` of several schemas is not supported here".to_owned())
@@ -113,22 +151,42 @@ impl Values {
         frame: &Frame<'_>,
         ways: &mut Vec<String>,
     ) -> Result<(), String> {
-        let Some(kind) = schema.member("type") else {
-            ways.push(self.text());
-            return Ok(());
-        };
-        let kinds = kind.as_array().unwrap_or(std::slice::from_ref(kind));
-        for kind in kinds.iter().filter_map(Json::as_str) {
-            let way = match kind {
-                "string" => self.string(schema, frame.strict)?,
-                kind => format!("{} {}", json(schema, kind, frame.root), literal(CLOSER)),
-            };
-            ways.push(way);
+        if schema.member("type").is_none() {
+            let text = self.text();
+            return self.push(text, ways);
         }
-        if schema.member("nullable").and_then(Json::as_bool) == Some(true) {
-            ways.push(bare(&Json::Null));
+        for kind in kinds(schema).iter().filter_map(Json::as_str) {
+            if kind == "string" {
+                let string = self.string(schema, frame.strict)?;
+                self.push(string, ways)?;
+            } else {
+                self.json(schema, kind, frame, ways)?;
+            }
         }
-        Ok(())
+        self.null(schema, ways)
+    }
+
+    /// A JSON value of one kind.
+    fn json(
+        &mut self,
+        schema: &Json,
+        kind: &str,
+        frame: &Frame<'_>,
+        ways: &mut Vec<String>,
+    ) -> Result<(), String> {
+        // Before the definitions are written, not after: they may be most of the memory.
+        if self.bytes + frame.definitions > MAX_GRAMMAR_BYTES {
+            return self.grow(frame.definitions);
+        }
+        self.push(format!("{} {}", json(schema, kind, frame.root), literal(CLOSER)), ways)
+    }
+
+    /// Null, where a schema allows it beside its own values.
+    fn null(&mut self, schema: &Json, ways: &mut Vec<String>) -> Result<(), String> {
+        match schema.member("nullable").and_then(Json::as_bool) {
+            Some(true) => self.push(bare(&Json::Null), ways),
+            _ => Ok(()),
+        }
     }
 
     /// A string with what the schema says of it.
@@ -160,6 +218,7 @@ impl Values {
             check(expression).map_err(|fault| format!("`{keyword}` is not supported: {fault}"))?;
             write!(rule, "/{}/ & ", llguidance::regex_to_lark(expression, "")).expect(STRING);
         }
+        self.grow(rule.len())?;
         self.count += 1;
         let name = format!("VALUE_{}", self.count);
         writeln!(
@@ -184,19 +243,49 @@ impl Values {
 const STRING: &str = "a String takes all";
 
 /// What the values of one tool have in common.
-struct Frame<'a> {
+pub(super) struct Frame<'a> {
     root: &'a Json,
     strict: bool,
+    /// Bytes of the definitions as each JSON value repeats them.
+    definitions: usize,
+    /// Where references lead, each searched for once.
+    targets: RefCell<HashMap<&'a str, &'a Json>>,
 }
 
-/// A schema that is a choice and says more beside, as JSON: only strings are written differently,
-/// so that what its types rule them out of can be honoured as a whole.
-fn whole_json(schema: &Json, choice: &str, root: &Json) -> Option<Vec<String>> {
-    let kinds = schema.member("type").filter(|_| matches!(choice, "anyOf" | "oneOf" | "allOf"))?;
-    let kinds = kinds.as_array().unwrap_or(std::slice::from_ref(kinds));
-    let kinds: Vec<&str> = kinds.iter().filter_map(Json::as_str).collect();
-    let way = |kind: &&str| format!("{} {}", json(schema, kind, root), literal(CLOSER));
-    (!kinds.contains(&"string")).then(|| kinds.iter().map(way).collect())
+impl<'a> Frame<'a> {
+    /// Values within the schema `root`. `strict` when formats that are not known here are refused,
+    /// not passed over.
+    pub(super) fn new(root: &'a Json, strict: bool) -> Self {
+        let definitions = DEFINITIONS.iter().filter_map(|key| root.member(key));
+        let definitions = definitions.map(|all| all.to_compact().len()).sum();
+        Self { root, strict, definitions, targets: RefCell::default() }
+    }
+
+    fn follow(&self, reference: &'a Json) -> Option<&'a Json> {
+        let pointer = reference.as_str()?;
+        let mut targets = self.targets.borrow_mut();
+        if let Some(target) = targets.get(pointer) {
+            return Some(target);
+        }
+        let target = crate::json::follow(reference, self.root)?;
+        targets.insert(pointer, target);
+        Some(target)
+    }
+}
+
+/// The types a schema names.
+fn kinds(schema: &Json) -> &[Json] {
+    let kinds = schema.member("type");
+    kinds.map_or(&[], |kinds| kinds.as_array().unwrap_or(std::slice::from_ref(kinds)))
+}
+
+/// Whether a schema that is a choice and says more beside is written as JSON: only strings are
+/// written differently, so that what its types rule them out of can be honoured as a whole.
+fn whole_json(schema: &Json, choice: &str) -> bool {
+    let string = |kind: &Json| kind.as_str() == Some("string");
+    matches!(choice, "anyOf" | "oneOf" | "allOf")
+        && schema.member("type").is_some()
+        && !kinds(schema).iter().any(string)
 }
 
 /// Refuses keywords beside a choice that would be lost.
@@ -213,9 +302,10 @@ fn alone(schema: &Json, choice: &str) -> Result<(), String> {
 
 /// Whether a value is of a type that the schema names, if it names any.
 fn of_type(schema: &Json, value: &Json) -> bool {
-    let Some(kinds) = schema.member("type") else { return true };
-    let kinds = kinds.as_array().unwrap_or(std::slice::from_ref(kinds));
-    kinds.iter().filter_map(Json::as_str).any(|kind| match (kind, value) {
+    if schema.member("type").is_none() {
+        return true;
+    }
+    kinds(schema).iter().filter_map(Json::as_str).any(|kind| match (kind, value) {
         ("null", Json::Null)
         | ("boolean", Json::Bool(_))
         | ("number", Json::Number(_))
@@ -277,12 +367,15 @@ fn bare(value: &Json) -> String {
     literal(&(text + CLOSER))
 }
 
+/// Where schemas keep the parts they refer to.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
 /// A JSON value of one kind, with the definitions of the whole schema at hand.
 fn json(schema: &Json, kind: &str, root: &Json) -> String {
     let members = schema.as_object().unwrap_or_default().iter();
     let mut members: Vec<_> = members.filter(|(key, _)| key != "nullable").cloned().collect();
     members.push(("type".to_owned(), Json::String(kind.to_owned())));
-    for key in ["$defs", "definitions"] {
+    for key in DEFINITIONS {
         members.extend(root.member(key).map(|defs| (key.to_owned(), defs.clone())));
     }
     with_options(members, NATIVE)

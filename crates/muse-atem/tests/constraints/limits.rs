@@ -5,7 +5,9 @@ use muse_atem::{AnswerRule, Grammars};
 use muse_core::contract::Conversation;
 use serde_json::{Value, json};
 
-use super::{GRAMMARS, NANO, check, constraint, function, refusal, request, schema, tokens};
+use super::{
+    GRAMMARS, NANO, check, constraint, function, refusal, request, schema, tokens,
+};
 
 #[test]
 fn structured_output_009_what_cannot_be_honoured_is_named() {
@@ -121,6 +123,35 @@ fn too_much_is_refused() {
     let rule = AnswerRule::JsonSchema(format!("{{\"enum\": {deep}}}"));
     let error = GRAMMARS.constraint(&Conversation::default(), &ToolChoice::Auto, &rule).err();
     assert!(error.expect("too deep").to_string().contains("nested"), "advice");
+}
+
+#[test]
+fn small_schemas_that_unfold_to_much_are_refused_at_once() {
+    let tool = |defs: Value, p: Value| {
+        let mut tool = function("t", true, &json!({"p": p}), &[]);
+        tool["function"]["parameters"]["$defs"] = defs;
+        json!({"tools": [tool]})
+    };
+    for nothing in [json!(false), json!({"type": "string", "enum": [1]})] {
+        let mut defs = json!({"a8": nothing});
+        for i in 1..8 {
+            let next = json!({"$ref": format!("#/$defs/a{}", i + 1)});
+            defs[format!("a{i}")] = json!({"anyOf": vec![next; 100]});
+        }
+        let body = tool(defs, json!({"$ref": "#/$defs/a1"}));
+        let start = std::time::Instant::now();
+        let message = refusal(body);
+        assert!(message.contains("`$ref`") && message.contains("smaller"), "{message}");
+        assert!(start.elapsed().as_secs() < 10, "took {:?}", start.elapsed());
+    }
+    // Each of the ways would repeat all definitions.
+    let large: serde_json::Map<_, _> =
+        (0..1000).map(|i| (format!("d{i}"), json!({"description": "x".repeat(1000)}))).collect();
+    let body = tool(json!(large), json!({"anyOf": vec![json!({"type": "object"}); 4096]}));
+    let start = std::time::Instant::now();
+    let message = refusal(body);
+    assert!(message.contains("bytes") && message.contains("smaller"), "{message}");
+    assert!(start.elapsed().as_secs() < 10, "took {:?}", start.elapsed());
 }
 
 #[test]
