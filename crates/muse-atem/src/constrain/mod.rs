@@ -137,9 +137,10 @@ impl Grammars {
     }
 
     fn compile(&self, turn: String, answer: &AnswerRule) -> Result<Matcher> {
-        let part = match answer {
-            AnswerRule::Regex(text) | AnswerRule::Lark(text) => text.as_str(),
-            _ => "",
+        let (kind, part) = match answer {
+            AnswerRule::Regex(text) => ("regex", text.as_str()),
+            AnswerRule::Lark(text) => ("lark", text.as_str()),
+            _ => ("", ""),
         };
         if turn.len() + part.len() > MAX_GRAMMAR_BYTES {
             return Err(Error::Invalid(format!(
@@ -153,7 +154,7 @@ impl Grammars {
                 part.len()
             )));
         }
-        let key = format!("{turn}\n%%\n{part}");
+        let key = format!("{turn}\n%%{kind}\n{part}");
         if let Some(found) = self.lock().compiled.get(&key) {
             return Ok(found.deep_clone());
         }

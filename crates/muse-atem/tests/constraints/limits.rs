@@ -6,7 +6,7 @@ use muse_core::contract::Conversation;
 use serde_json::{Value, json};
 
 use super::{
-    GRAMMARS, NANO, check, constraint, function, refusal, request, schema, tokens,
+    GRAMMARS, NANO, answer, check, constraint, function, refusal, request, schema, tokens,
 };
 
 #[test]
@@ -218,6 +218,15 @@ fn rules_that_lead_far_do_not_exhaust_the_stack() {
     let chained = json!({"$defs": defs, "$ref": "#/$defs/d0"});
     let rule = AnswerRule::JsonSchema(chained.to_string());
     let _ = GRAMMARS.constraint(&none, &ToolChoice::Auto, &rule);
+}
+
+#[test]
+fn an_expression_is_not_a_grammar_of_the_same_text() {
+    let text = "start: \"a\"";
+    let expression = &format!(" to=user<|message|>{text}<|eot|>");
+    let grammar = " to=user<|message|>a<|eot|>";
+    check(&mut answer(AnswerRule::Regex(text.to_owned())), &[expression], &[grammar]);
+    check(&mut answer(AnswerRule::Lark(text.to_owned())), &[grammar], &[expression]);
 }
 
 #[test]
