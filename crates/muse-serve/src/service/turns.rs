@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use muse_core::contract::{Token, Tokenizer};
 use muse_core::sampler::mix;
 
-/// Tokens of answers that are remembered; the longest unused are forgotten for new ones.
+/// Tokens of answers that are remembered, each answer's entry included; the longest unused are
+/// forgotten for new ones.
 const MOST_TOKENS: usize = 1 << 20;
+/// Tokens that take as much room as the entry of an answer.
+const ENTRY: usize = 32;
 /// Answers to one prompt.
 const MOST_ALIKE: usize = 4;
 /// Stands before the number of a mark. No text has this byte.
@@ -46,7 +49,7 @@ impl Turns {
 
     /// Keeps what was said to a prompt.
     pub(super) fn remember(&self, prompt: &[Token], said: &[Token]) {
-        if said.is_empty() || said.len() > MOST_TOKENS {
+        if said.is_empty() || room(said) > MOST_TOKENS {
             return;
         }
         let name = prompt.iter().fold(0, |name, &token| longer(name, token));
@@ -104,16 +107,16 @@ impl Said {
         if answers.spelled.contains(&said) {
             return;
         }
-        self.tokens += said.len();
+        self.tokens += room(&said);
         answers.spelled.push(said);
         if answers.spelled.len() > MOST_ALIKE {
-            self.tokens -= answers.spelled.remove(0).len();
+            self.tokens -= room(&answers.spelled.remove(0));
         }
         while self.tokens > MOST_TOKENS {
             let oldest = self.answers.iter().min_by_key(|(_, answers)| answers.used);
             let Some((&name, _)) = oldest else { return };
             let gone = self.answers.remove(&name).expect("just found");
-            self.tokens -= gone.spelled.iter().map(|said| said.len()).sum::<usize>();
+            self.tokens -= gone.spelled.iter().map(|said| room(said)).sum::<usize>();
         }
     }
 
@@ -123,6 +126,11 @@ impl Said {
         answers.used = self.clock;
         Some(answers.spelled.clone())
     }
+}
+
+/// The room of an answer, in tokens.
+fn room(said: &[Token]) -> usize {
+    said.len() + ENTRY
 }
 
 /// Name of a prompt with a token more.
@@ -238,7 +246,7 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let turns = Turns::new(Arc::new(Letters));
-        let long = |token| vec![Token(token); MOST_TOKENS / 3 - 9];
+        let long = |token| vec![Token(token); MOST_TOKENS / 3 - 99];
         for i in 0..4 {
             turns.remember(&tokens(&[i]), &long(i));
         }
@@ -248,5 +256,16 @@ mod tests {
         let said = turns.lock();
         assert!(said.tokens <= MOST_TOKENS && said.answers.len() == 3, "{}", said.tokens);
         assert!(said.answers.values().all(|answers| answers.spelled.len() <= MOST_ALIKE));
+    }
+
+    #[test]
+    fn short_answers_do_not_add_up() {
+        let turns = Turns::new(Arc::new(Letters));
+        let most = MOST_TOKENS / (ENTRY + 1);
+        for i in 0..most as u32 + 20 {
+            turns.remember(&tokens(&[i]), &tokens(&[1]));
+        }
+        let said = turns.lock();
+        assert_eq!((said.answers.len(), said.tokens), (most, most * (ENTRY + 1)));
     }
 }
