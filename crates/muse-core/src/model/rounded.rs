@@ -80,6 +80,10 @@ impl WeightSource for Rounded<'_> {
         let bytes = values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect();
         Ok(WeightView { format: Format::Bf16, bytes: Cow::Owned(bytes), ..view })
     }
+
+    fn release(&self, name: &str) {
+        self.source.release(name);
+    }
 }
 
 fn rounding(mix: Mix, name: &str) -> Option<Bfp> {
