@@ -61,7 +61,10 @@ fn run(command: XtaskCmd) -> Result<()> {
     }
 }
 
-/// The workspace, wherever the command was called.
+/// The workspace, wherever the command was called. Cargo says it at run time: what was known when
+/// this was built may be another checkout that shares the target directory.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package).parent().expect("xtask lies in the workspace").to_owned()
 }
