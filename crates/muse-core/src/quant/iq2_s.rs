@@ -3,7 +3,7 @@
 
 use super::grid::{IQ2_S, LEVELS_2};
 use super::half_at;
-use super::leveled::{Leveled, signed};
+use super::leveled::{Leveled, odd, signed};
 
 /// Values of a block.
 pub const VALUES: usize = 256;
@@ -25,7 +25,7 @@ impl Leveled for Iq2S {
     }
 
     fn scale(block: &[u8], group: usize) -> i8 {
-        2 * (block[74 + group / 2] >> (4 * (group % 2)) & 15) as i8 + 1
+        odd(&block[74..], group)
     }
 
     fn index(block: &[u8], j: usize) -> u8 {

@@ -3,7 +3,7 @@
 
 use super::grid::{IQ2_XS, LEVELS_2};
 use super::half_at;
-use super::leveled::{Leveled, signed};
+use super::leveled::{Leveled, odd, signed};
 use super::sign::even;
 
 /// Values of a block.
@@ -25,7 +25,7 @@ impl Leveled for Iq2Xs {
     }
 
     fn scale(block: &[u8], group: usize) -> i8 {
-        2 * (block[66 + group / 2] >> (4 * (group % 2)) & 15) as i8 + 1
+        odd(&block[66..], group)
     }
 
     fn index(block: &[u8], j: usize) -> u8 {

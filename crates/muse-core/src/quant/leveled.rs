@@ -50,6 +50,11 @@ pub(super) fn decode<L: Leveled>(bytes: &[u8], out: &mut [f32]) {
     }
 }
 
+/// Scale `i` of those that are odd numbers, their halves nibbles.
+pub(super) fn odd(nibbles: &[u8], i: usize) -> i8 {
+    2 * (nibbles[i / 2] >> (4 * (i % 2)) & 15) as i8 + 1
+}
+
 /// Levels that are fewer than 16.
 pub(super) const fn first<const N: usize>(few: [f32; N]) -> [f32; 16] {
     let (mut levels, mut i) = ([0.0; 16], 0);

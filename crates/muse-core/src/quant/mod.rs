@@ -95,7 +95,7 @@ formats! {
     Q6K, "Q6_K", q6_k::VALUES, q6_k::BYTES, q6_k::decode;
     Iq1S, "IQ1_S", iq1_s::VALUES, iq1_s::BYTES, leveled::decode::<iq1_s::Iq1S>;
     Iq1M, "IQ1_M", iq1_m::VALUES, iq1_m::BYTES, leveled::decode::<iq1_m::Iq1M>;
-    Iq2Xxs, "IQ2_XXS", iq2_xxs::VALUES, iq2_xxs::BYTES, iq2_xxs::decode;
+    Iq2Xxs, "IQ2_XXS", iq2_xxs::VALUES, iq2_xxs::BYTES, leveled::decode::<iq2_xxs::Iq2Xxs>;
     Iq2Xs, "IQ2_XS", iq2_xs::VALUES, iq2_xs::BYTES, leveled::decode::<iq2_xs::Iq2Xs>;
     Iq2S, "IQ2_S", iq2_s::VALUES, iq2_s::BYTES, leveled::decode::<iq2_s::Iq2S>;
     Iq3Xxs, "IQ3_XXS", iq3_xxs::VALUES, iq3_xxs::BYTES, leveled::decode::<iq3_xxs::Iq3Xxs>;

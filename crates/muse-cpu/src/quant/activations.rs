@@ -51,6 +51,12 @@ pub(crate) const fn tile_rows(left: usize) -> usize {
     }
 }
 
+/// Where scales, and sums of groups of 16 or 32, begin in a row of bytes.
+pub(super) fn offsets(k: usize, block: usize, group: usize) -> (usize, usize) {
+    let scales = k / 4;
+    (scales, scales + k / block + if group == 16 { 0 } else { k / 16 })
+}
+
 /// A row of bytes that is read.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
@@ -71,8 +77,7 @@ impl<'a> Row<'a> {
         block: usize,
         group: usize,
     ) -> Self {
-        let scales = k / 4;
-        let sums = scales + k / block + if group == 16 { 0 } else { k / 16 };
+        let (scales, sums) = offsets(k, block, group);
         Self { words: &tile[row..], stride: rows, scales, sums }
     }
 

@@ -11,15 +11,3 @@ pub const LEVELS_2: [f32; 4] = [8.0, 25.0, 43.0, 0.0];
 pub const LEVELS_3_XXS: [f32; 8] = [4.0, 12.0, 20.0, 28.0, 36.0, 44.0, 52.0, 62.0];
 /// Values of the three-bit entries of IQ3_S.
 pub const LEVELS_3_S: [f32; 8] = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
-
-/// Eight values of an IQ2 point; bit `j` of `signs` negates value `j`.
-pub(super) fn eight(point: u16, signs: u8, scale: f32, out: &mut [f32]) {
-    for (j, value) in out.iter_mut().enumerate() {
-        let entry = LEVELS_2[usize::from(point >> (2 * j) & 3)];
-        *value = signed(scale * entry, signs, j);
-    }
-}
-
-fn signed(value: f32, signs: u8, j: usize) -> f32 {
-    if signs >> j & 1 == 1 { -value } else { value }
-}

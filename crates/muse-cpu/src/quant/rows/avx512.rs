@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
+use crate::quant::activations::offsets;
 use crate::quant::{Activations, PANEL, Packing, STEP};
 
 /// How far ahead weights are asked for, in bytes: what memory delivers while it answers.
@@ -152,8 +153,7 @@ impl<'a, const R: usize> Rows<'a, R> {
         assert!(k.is_multiple_of(S::BLOCK), "whole blocks");
         let width = Activations::Int8 { block: S::BLOCK }.words(k);
         assert_eq!(x.len(), R * width, "a tile of {R} rows");
-        let scales = k / 4;
-        let sums = scales + k / S::BLOCK + if S::GROUP == 16 { 0 } else { k / 16 };
+        let (scales, sums) = offsets(k, S::BLOCK, S::GROUP);
         Self { start: x.as_ptr(), scales, sums, words: PhantomData }
     }
 
