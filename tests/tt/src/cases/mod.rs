@@ -1,0 +1,134 @@
+//! The cases: every kernel in every configuration, and what it must come to. What is wanted is
+//! computed by the CPU backend from the values that the device was given.
+
+mod matmul;
+mod outcome;
+mod rows;
+
+use muse_core::Result;
+use muse_core::contract::{Backend, WeightView};
+use muse_core::quant::Format;
+use muse_core::quant::tile::TileFormat;
+use muse_cpu::{Buf, Cpu, CpuOptions};
+use muse_tt::{Cores, Device, Matrix, Programs};
+
+pub use outcome::Outcome;
+
+use crate::lane::Lane;
+
+type Run = Box<dyn Fn(&mut Bench) -> Result<Outcome>>;
+
+/// A kernel in a configuration.
+pub struct Case {
+    /// Operation, size and cores.
+    pub name: String,
+    /// Whether it is one of those that CI runs in a slow simulator.
+    pub quick: bool,
+    /// Whether it needs formats that not every simulator has.
+    blocks: bool,
+    run: Run,
+}
+
+/// What a case runs on.
+pub struct Bench {
+    programs: Programs,
+    cpu: Cpu,
+}
+
+impl Case {
+    /// Whether a lane can run it.
+    pub fn runs_in(&self, lane: Lane) -> bool {
+        lane != Lane::Wolfpine || !self.blocks
+    }
+
+    /// Runs it on a device.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn run(&self, device: &Device) -> Result<Outcome> {
+        let cpu = Cpu::new(CpuOptions { threads: Some(1) })?.exact();
+        (self.run)(&mut Bench { programs: Programs::new(device), cpu })
+    }
+}
+
+/// Which cores a case runs on: one, a row, or all that there are.
+#[derive(Clone, Copy, Debug)]
+enum On {
+    One,
+    Row,
+    Grid,
+}
+
+impl On {
+    const ALL: [Self; 3] = [Self::One, Self::Row, Self::Grid];
+
+    fn cores(self, bench: &Bench) -> Cores {
+        let (columns, rows) = bench.programs.device().grid();
+        match self {
+            Self::One => Cores::grid(1, 1),
+            Self::Row => Cores::grid(columns, 1),
+            Self::Grid => Cores::grid(columns, rows),
+        }
+    }
+}
+
+/// All cases.
+pub fn all() -> Vec<Case> {
+    On::ALL.into_iter().flat_map(|on| rows::cases(on).chain(matmul::cases(on))).collect()
+}
+
+fn case(
+    name: &str,
+    rows: usize,
+    cols: usize,
+    on: On,
+    quick: bool,
+    blocks: bool,
+    run: impl Fn(&mut Bench) -> Result<Outcome> + 'static,
+) -> Case {
+    let on = format!("{on:?}").to_lowercase();
+    Case { name: format!("{name}/{rows}x{cols}/{on}"), quick, blocks, run: Box::new(run) }
+}
+
+/// Values as a model has them, the same every time, in BF16.
+fn values(count: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    let mut next = || {
+        // Xorshift: good enough to have no pattern that a wrong layout could hide in.
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as f32 / u32::MAX as f32 - 0.5
+    };
+    let normal = (0..count).map(|_| (next() + next() + next() + next()) * 2.0);
+    normal.map(|x| half::bf16::from_f32(x).to_f32()).collect()
+}
+
+impl Bench {
+    fn on_device(&self, values: &[f32], cols: usize) -> Result<Matrix> {
+        Matrix::of(self.programs.device(), TileFormat::Bf16, values, cols)
+    }
+
+    fn fresh(&self, rows: usize, cols: usize) -> Result<Matrix> {
+        // Not zeros, so that what is not written shows.
+        self.on_device(&vec![-77.0; rows * cols], cols)
+    }
+
+    fn on_cpu(&self, values: &[f32], cols: usize) -> Result<Buf> {
+        let mut buf = self.cpu.alloc(values.len() / cols, cols)?;
+        self.cpu.write(&mut buf, 0, values)?;
+        Ok(buf)
+    }
+
+    fn of_cpu(&self, buf: &Buf, count: usize) -> Result<Vec<f32>> {
+        let mut out = vec![0.0; count];
+        self.cpu.read(buf, 0, &mut out)?;
+        Ok(out)
+    }
+
+    fn weight(&self, values: &[f32], cols: usize) -> Result<<Cpu as Backend>::Weight> {
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let (rows, format) = (values.len() / cols, Format::F32);
+        self.cpu.load(WeightView { name: "w", format, rows, cols, bytes: bytes.into() })
+    }
+}

@@ -1,0 +1,69 @@
+//! How near a result is to what is wanted, and whether that is near enough.
+
+use std::fmt;
+
+use muse_testkit::{correlation, max_abs_diff};
+
+/// What sums in f32 and results in BF16 must come to.
+const NEAR: f64 = 0.9999;
+/// How far off a value may be, in parts of the largest: correlation does not see a factor or an
+/// offset that all values have.
+const FAR: f32 = 0.03;
+
+/// How near a result is.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Correlation with what is wanted.
+    pub correlation: f64,
+    /// The largest absolute difference.
+    pub error: f32,
+    /// The largest absolute value that is wanted.
+    pub largest: f32,
+    exact: bool,
+}
+
+impl Outcome {
+    /// Whether it is near enough.
+    pub fn passes(&self) -> bool {
+        match self.exact {
+            true => self.error == 0.0,
+            false => self.correlation >= NEAR && self.error <= FAR * self.largest,
+        }
+    }
+
+    pub(super) fn near(got: &[f32], want: &[f32]) -> Self {
+        let (correlation, error) = (correlation(got, want), max_abs_diff(got, want));
+        let largest = want.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
+        Self { correlation, error, largest, exact: false }
+    }
+
+    pub(super) fn exact(got: &[f32], want: &[f32]) -> Self {
+        Self { exact: true, ..Self::near(got, want) }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = if self.error == 0.0 { "exact" } else { "" };
+        let Self { correlation, error, largest, .. } = self;
+        write!(f, "PCC {correlation:.6}  max error {error:.2e} of {largest:.2e}  {exact}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::values;
+    use super::*;
+
+    #[test]
+    fn neither_a_factor_nor_an_offset_passes() {
+        let want = values(1024, 9);
+        let passes = |change: fn(f32) -> f32| {
+            let got: Vec<f32> = want.iter().map(|x| change(*x)).collect();
+            Outcome::near(&got, &want).passes()
+        };
+        assert!(passes(|x| x) && passes(|x| x * 1.01));
+        assert!(!passes(|x| 2.0 * x) && !passes(|x| x + 0.5) && !passes(|x| -x));
+        assert!(!passes(|_| f32::NAN) && !passes(|_| 0.0));
+    }
+}
