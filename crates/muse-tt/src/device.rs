@@ -9,6 +9,7 @@ use muse_core::{Error, Result};
 use muse_tt_sys::ffi::{MTT_DRAM, mtt_api, mtt_buffer, mtt_device};
 use muse_tt_sys::{LIBRARY, Library, SHIM};
 
+use crate::cores::Core;
 use crate::error::{check, device as fault};
 
 /// The host library that everything was tried with; one of the machine calls itself local.
@@ -60,6 +61,8 @@ struct Inner {
     api: &'static mtt_api,
     raw: *mut mtt_device,
     grid: (u32, u32),
+    /// Of every worker core, row by row.
+    network: Vec<(u32, u32)>,
     /// The host library is called by one thread at a time.
     turn: Mutex<()>,
 }
@@ -82,19 +85,33 @@ impl Device {
         // SAFETY: `raw` is a place for one handle.
         let status = unsafe { open(options.id, options.trace_bytes, &mut raw) };
         check(api, status, &doing)?;
-        let mut inner = Inner { api, raw, grid: (0, 0), turn: Mutex::new(()) };
+        let mut inner = Inner { api, raw, grid: (0, 0), network: Vec::new(), turn: Mutex::new(()) };
         let (mut columns, mut rows) = (0, 0);
         let grid = api.device_grid.expect("a table has all functions");
         // SAFETY: the device is open; both numbers are places for one.
         let status = unsafe { grid(raw, &mut columns, &mut rows) };
         check(api, status, &doing)?;
         inner.grid = (columns, rows);
+        let network = api.device_network.expect("a table has all functions");
+        for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)))
+        {
+            let (mut x, mut y) = (0, 0);
+            // SAFETY: the device is open; both numbers are places for one.
+            let status = unsafe { network(raw, column, row, &mut x, &mut y) };
+            check(api, status, &doing)?;
+            inner.network.push((x, y));
+        }
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Columns and rows of worker cores.
     pub fn grid(&self) -> (u32, u32) {
         self.inner.grid
+    }
+
+    /// Where a worker core lies on the network, for multicasts.
+    pub fn network(&self, core: Core) -> (u32, u32) {
+        self.inner.network[(core.row * self.inner.grid.0 + core.column) as usize]
     }
 
     /// Waits until everything that was started has ended.

@@ -17,6 +17,8 @@ pub(crate) struct Log {
     pub(crate) alive: i64,
     /// Sources of kernels that were compiled.
     pub(crate) kernels: Vec<String>,
+    /// Semaphores of the program that is put together.
+    pub(crate) semaphores: u32,
     /// Arguments, in the order they were set: kernel, column, row, words.
     pub(crate) args: Vec<(u32, u32, u32, Vec<u32>)>,
     /// Workloads that ran.
@@ -89,12 +91,16 @@ extern "C" fn device_grid(_: *mut mtt_device, x: *mut u32, y: *mut u32) -> mtt_s
 }
 extern "C" fn device_network(
     _: *mut mtt_device,
-    _: u32,
-    _: u32,
-    _: *mut u32,
-    _: *mut u32,
+    column: u32,
+    row: u32,
+    x: *mut u32,
+    y: *mut u32,
 ) -> mtt_status {
-    MTT_FAILED
+    // SAFETY: both are places for a number.
+    unsafe { *x = column + 1 };
+    // SAFETY: as above.
+    unsafe { *y = row + 2 };
+    MTT_OK
 }
 extern "C" fn device_finish(_: *mut mtt_device) -> mtt_status {
     enter("device_finish", |_| ())
@@ -143,6 +149,7 @@ extern "C" fn accessor(_: mtt_memory, args: *mut u32, count: *mut usize) -> mtt_
 extern "C" fn program_new(out: *mut *mut mtt_program) -> mtt_status {
     enter("program_new", |log| {
         log.alive += 1;
+        log.semaphores = 0;
         hand_out(out, 0_u16);
     })
 }
@@ -165,9 +172,13 @@ extern "C" fn semaphore(
     _: *const mtt_cores,
     _: usize,
     _: u32,
-    _: *mut u32,
+    id: *mut u32,
 ) -> mtt_status {
-    MTT_FAILED
+    enter("semaphore", |log| {
+        // SAFETY: it is a place for a number.
+        unsafe { *id = log.semaphores };
+        log.semaphores += 1;
+    })
 }
 extern "C" fn kernel(
     _: *mut mtt_program,

@@ -2,6 +2,7 @@
 //! the operations of the model as kernels of our own. The devices are tested against a table of
 //! functions that is none, the kernels by `cargo xtask parity tt`.
 
+mod cores;
 mod device;
 mod error;
 #[cfg(test)]
@@ -9,9 +10,10 @@ mod fake;
 mod matrix;
 pub mod op;
 mod program;
+mod weight;
 
+pub use cores::{Core, Cores};
 pub use device::{Buffer, Device, DeviceOptions, Trace, open_shim};
 pub use matrix::{Ids, Matrix, Table};
-pub use program::{
-    Accessor, Arg, CircularBuffer, Core, Cores, Kernel, Plan, Processor, Programs, Shape,
-};
+pub use program::{Accessor, Arg, CircularBuffer, Kernel, Plan, Processor, Programs, Shape};
+pub use weight::{Layout, Weight};

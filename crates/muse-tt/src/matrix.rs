@@ -33,22 +33,6 @@ impl Matrix {
         Ok(matrix)
     }
 
-    /// The transpose `[cols, rows]` of `values`: weights are kept `[N, K]` and multiplied as
-    /// `[K, N]`.
-    ///
-    /// # Errors
-    /// As [`Matrix::new`].
-    pub fn transposed(
-        device: &Device,
-        format: TileFormat,
-        values: &[f32],
-        cols: usize,
-    ) -> Result<Self> {
-        let mut matrix = Self::new(device, format, cols, values.len() / cols)?;
-        matrix.buffer.write(&format.tilize_transposed(values, cols))?;
-        Ok(matrix)
-    }
-
     /// Replaces all values.
     ///
     /// # Errors

@@ -11,57 +11,9 @@ use muse_tt_sys::ffi::{
     mtt_cores, mtt_define, mtt_format, mtt_kernel, mtt_processor, mtt_program, mtt_workload,
 };
 
+use crate::cores::{Core, Cores};
 use crate::device::{Buffer, Device};
 use crate::error::check;
-
-/// A worker core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Core {
-    /// From the left.
-    pub column: u32,
-    /// From the top.
-    pub row: u32,
-}
-
-/// The cores of a program: the first ones of a grid, row by row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Cores {
-    columns: u32,
-    count: u32,
-}
-
-impl Cores {
-    /// All cores of `columns` by `rows`.
-    pub fn grid(columns: u32, rows: u32) -> Self {
-        Self { columns, count: columns * rows }
-    }
-
-    /// As many of these as there is work for, at least one.
-    pub fn for_work(self, units: u32) -> Self {
-        Self { count: self.count.min(units).max(1), ..self }
-    }
-
-    /// How many there are.
-    pub fn count(self) -> u32 {
-        self.count
-    }
-
-    /// Deals `units` of work out in runs as even as can be: core, first unit, how many.
-    pub fn split(self, units: u32) -> impl Iterator<Item = (Core, u32, u32)> {
-        let (each, more) = (units / self.count, units % self.count);
-        (0..self.count).map(move |i| {
-            let core = Core { column: i % self.columns, row: i / self.columns };
-            (core, i * each + i.min(more), each + u32::from(i < more))
-        })
-    }
-
-    fn ranges(self) -> Vec<mtt_cores> {
-        let (rows, rest) = (self.count / self.columns, self.count % self.columns);
-        let full = mtt_cores { left: 0, top: 0, right: self.columns - 1, bottom: rows.max(1) - 1 };
-        let part = mtt_cores { left: 0, top: rows, right: rest.max(1) - 1, bottom: rows };
-        [(rows > 0).then_some(full), (rest > 0).then_some(part)].into_iter().flatten().collect()
-    }
-}
 
 /// A queue of pages between the kernels of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,6 +68,8 @@ pub struct Shape {
     pub buffers: Vec<CircularBuffer>,
     /// On each core.
     pub kernels: Vec<Kernel>,
+    /// How many each core has; kernels call them by their numbers, and each begins at 0.
+    pub semaphores: u32,
 }
 
 /// An argument of a kernel at run time.
@@ -211,6 +165,9 @@ impl Compiled {
         for buffer in &plan.shape.buffers {
             program.circular_buffer(&ranges, buffer)?;
         }
+        for number in 0..plan.shape.semaphores {
+            assert_eq!(program.semaphore(&ranges)?, number, "semaphores are numbered in order");
+        }
         let mut kernels = Vec::with_capacity(plan.shape.kernels.len());
         for (kernel, args) in plan.shape.kernels.iter().zip(&plan.args) {
             let id = program.kernel(&ranges, kernel)?;
@@ -266,6 +223,17 @@ impl Program {
         // SAFETY: the program is alive, and the ranges are as many as are said.
         let status = unsafe { add(self.raw, at, count, buffer.index, format, bytes, buffer.pages) };
         check(self.device.api(), status, "making a circular buffer")
+    }
+
+    fn semaphore(&self, cores: &[mtt_cores]) -> Result<u32> {
+        let add = self.device.api().semaphore.expect("a table has all functions");
+        let (at, count, mut id) = (cores.as_ptr(), cores.len(), 0);
+        let _turn = self.device.turn();
+        // SAFETY: the program is alive, the ranges are as many as are said, and `id` is a place for
+        // a number.
+        let status = unsafe { add(self.raw, at, count, 0, &mut id) };
+        check(self.device.api(), status, "making a semaphore")?;
+        Ok(id)
     }
 
     fn kernel(&self, cores: &[mtt_cores], kernel: &Kernel) -> Result<u32> {
@@ -385,45 +353,5 @@ fn processor_code(processor: Processor) -> mtt_processor {
         Processor::Reader => MTT_READER,
         Processor::Writer => MTT_WRITER,
         Processor::Compute => MTT_COMPUTE,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_is_dealt_out_evenly_and_in_order() {
-        for (columns, rows, units) in [(1, 1, 7), (4, 1, 7), (13, 10, 1000), (13, 10, 3)] {
-            let cores = Cores::grid(columns, rows).for_work(units);
-            let runs: Vec<_> = cores.split(units).collect();
-            assert_eq!(runs.len() as u32, cores.count());
-            let mut next = 0;
-            for (_, first, count) in &runs {
-                assert_eq!(*first, next);
-                next += count;
-            }
-            assert_eq!(next, units);
-            let counts = || runs.iter().map(|(_, _, count)| *count);
-            assert!(counts().max().unwrap() - counts().min().unwrap() <= 1);
-        }
-    }
-
-    #[test]
-    fn ranges_cover_the_first_cores() {
-        let cover = |cores: Cores| -> Vec<(u32, u32)> {
-            let mut all = Vec::new();
-            for range in cores.ranges() {
-                let rows = range.top..=range.bottom;
-                all.extend(rows.flat_map(|y| (range.left..=range.right).map(move |x| (x, y))));
-            }
-            all
-        };
-        for count in [1, 3, 4, 5, 8, 11] {
-            let cores = Cores::grid(4, 3).for_work(count);
-            let wanted: Vec<_> =
-                cores.split(count).map(|(core, _, _)| (core.column, core.row)).collect();
-            assert_eq!(cover(cores), wanted, "{count} cores");
-        }
     }
 }

@@ -20,6 +20,17 @@ pub enum Lane {
     Card,
 }
 
+/// What a case needs of its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// BF16 and a little time.
+    Little,
+    /// More arithmetic than a slow simulator can do.
+    Speed,
+    /// Formats whose values share exponents.
+    Blocks,
+}
+
 /// Where the user says his simulator is.
 pub const SIMULATOR: &str = "TT_METAL_SIMULATOR";
 const SLOW: (&str, &str) = ("TT_METAL_SLOW_DISPATCH_MODE", "1");
@@ -44,6 +55,15 @@ impl Lane {
     /// Whether results are worth looking at.
     pub fn computes(self) -> bool {
         self != Self::Mock
+    }
+
+    /// Why cases that need this cannot run; nothing when they can.
+    pub fn lacks(self, needs: Needs) -> Option<&'static str> {
+        match (self, needs) {
+            (Self::Wolfpine, Needs::Speed) => Some("is too slow for them"),
+            (Self::Wolfpine, Needs::Blocks) => Some("has no block formats"),
+            _ => None,
+        }
     }
 
     /// What the process of a case gets in its environment, or why the lane cannot run here.

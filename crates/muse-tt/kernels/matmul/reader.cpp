@@ -1,50 +1,68 @@
-// out = x · w: x [M, K] and w [K, N] in tiles, for the few rows of decoding and packed verify.
+// out = x · w: x [M, K] in tiles, w [K, N] column of tiles by column of tiles.
 //
-//   DRAM x ──▶ c_0 (a row of K tiles, BF16) ──────┐
-//   DRAM w ──▶ c_1 (K tiles at a time, of any ────┴─▶ sum over K in f32 ──▶ c_16 ──▶ DRAM out
-//              format, twice BLOCK tiles of room)
+//                     ┌ first core ┐
+//   DRAM x ─────────▶ │ c_0 ─┬─────┼─▶ multicast ─▶ c_0 of every other core
+//   (DEPTH columns    └──────┼─────┘
+//   of tiles at a time)      │
+//   DRAM w ──▶ c_1 ──────────┴─▶ sums over DEPTH, added up in f32 in c_24 ──▶ c_16 ──▶ DRAM out
 //
-// Cores: any number, each a run of columns of w. A core reads its columns of w once for every row
-// of tiles of x, and x once. This kernel fills c_0 and c_1.
+//   c_0   2 blocks of HEIGHT by DEPTH tiles of x     c_1   4 pages of DEPTH tiles of w
+//   c_24  the core's part of out, HEIGHT by WIDTH    c_16  2 tiles
+//
+// Cores: a rectangle, each with a run of columns of tiles of w. All of it happens once for every
+// HEIGHT rows of tiles of x: w is read once by whoever has the column, x by the first core only.
+// A page of w holds DEPTH tiles of a column, and a core reads runs of pages: all banks in turn.
+//
+// This kernel fills c_1, asking for a page before the last one has come.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
 
+namespace {
+
+constexpr uint32_t RING = 4;  // pages that c_1 has room for
+
+}  // namespace
+
 void kernel_main() {
-    const uint32_t x_address = get_arg_val<uint32_t>(0);
-    const uint32_t w_address = get_arg_val<uint32_t>(1);
-    const uint32_t first = get_arg_val<uint32_t>(2);
-    const uint32_t columns = get_arg_val<uint32_t>(3);
-    constexpr uint32_t deep = get_compile_time_arg_val(0);
-    constexpr uint32_t across = get_compile_time_arg_val(1);
-    constexpr uint32_t down = get_compile_time_arg_val(2);
-    constexpr uint32_t block = get_compile_time_arg_val(3);
-    constexpr uint32_t x_bytes = get_tile_size(0);
-    constexpr uint32_t w_bytes = get_tile_size(1);
-    constexpr auto x_args = TensorAccessorArgs<4>();
-    constexpr auto w_args = TensorAccessorArgs<x_args.next_compile_time_args_offset()>();
-    const auto x = TensorAccessor(x_args, x_address, x_bytes);
-    const auto w = TensorAccessor(w_args, w_address, w_bytes);
-    for (uint32_t row = 0; row < down; ++row) {
-        cb_reserve_back(0, deep);
-        uint32_t to = get_write_ptr(0);
-        for (uint32_t k = 0; k < deep; ++k) {
-            noc_async_read_page(row * deep + k, x, to);
-            to += x_bytes;
-        }
-        noc_async_read_barrier();
-        cb_push_back(0, deep);
-        for (uint32_t column = first; column < first + columns; ++column) {
-            for (uint32_t k = 0; k < deep; k += block) {
-                cb_reserve_back(1, block);
-                uint32_t at = get_write_ptr(1);
-                for (uint32_t i = k; i < k + block; ++i) {
-                    noc_async_read_page(i * across + column, w, at);
-                    at += w_bytes;
+    const uint32_t w_address = get_arg_val<uint32_t>(0);
+    const uint32_t first = get_arg_val<uint32_t>(1);
+    const uint32_t columns = get_arg_val<uint32_t>(2);
+    const uint32_t rounds = get_arg_val<uint32_t>(3);
+    const uint32_t turn = get_arg_val<uint32_t>(4);
+    constexpr uint32_t depth = get_compile_time_arg_val(0);
+    constexpr uint32_t steps = get_compile_time_arg_val(1);
+    constexpr uint32_t turning = get_compile_time_arg_val(2);
+    constexpr uint32_t page = depth * get_tile_size(1);
+    constexpr auto args = TensorAccessorArgs<3>();
+    const auto w = TensorAccessor(args, w_address, page);
+    const uint32_t base = get_write_ptr(1);
+    uint32_t slot = 0;
+    uint32_t tag = 1;
+    uint32_t coming = 0;
+    for (uint32_t round = 0; round < rounds; ++round) {
+        for (uint32_t step = 0; step < steps; ++step) {
+            // The pages of a column begin somewhere else in each, so that cores meet at no bank.
+            uint32_t place = turn + step;
+            if (place >= steps) place -= steps;
+            for (uint32_t column = 0; column < columns; ++column) {
+                cb_reserve_back(1, (coming + 1) * depth);
+                noc_async_read_set_trid(tag);
+                noc_async_read_page((first + column) * steps + place, w, base + slot * page);
+                slot = slot + 1 == RING ? 0 : slot + 1;
+                tag = 3 - tag;
+                if (coming != 0) {
+                    noc_async_read_barrier_with_trid(tag);
+                    cb_push_back(1, depth);
                 }
-                noc_async_read_barrier();
-                cb_push_back(1, block);
+                coming = 1;
+                place = place + turning == steps ? 0 : place + turning;
             }
         }
     }
+    if (coming != 0) {
+        noc_async_read_barrier_with_trid(3 - tag);
+        cb_push_back(1, depth);
+    }
+    noc_async_read_set_trid(0);
 }

@@ -1,8 +1,9 @@
 //! Operations value by value.
 
 use super::{OUT, compute, pages};
+use crate::cores::Cores;
 use crate::matrix::Matrix;
-use crate::program::{Accessor, Arg, Cores, Kernel, Plan, Processor, Shape};
+use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
 
 const READER: &str = include_str!("../../kernels/elementwise/reader.cpp");
 const COMPUTE: &str = include_str!("../../kernels/elementwise/compute.cpp");
@@ -92,5 +93,5 @@ fn plan(
         args[1].push((core, vec![count, numbers[0], numbers[1]]));
         args[2].push((core, vec![to, first, count]));
     }
-    Plan { shape: Shape { cores, buffers, kernels }, args }
+    Plan { shape: Shape { cores, buffers, kernels, semaphores: 0 }, args }
 }

@@ -3,8 +3,9 @@
 use muse_core::quant::tile::TileFormat;
 
 use super::pages;
+use crate::cores::Cores;
 use crate::matrix::{Ids, Matrix, Table};
-use crate::program::{Accessor, Arg, Cores, Kernel, Plan, Processor, Shape};
+use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
 
 const WRITER: &str = include_str!("../../kernels/embed/writer.cpp");
 
@@ -30,5 +31,5 @@ pub fn embed(table: &Table, ids: &Ids, rows: u32, out: &Matrix, cores: Cores) ->
         (core, vec![from, by, to, Arg::Number(rows), Arg::Number(first), Arg::Number(count)])
     });
     let args = vec![args.collect()];
-    Plan { shape: Shape { cores, buffers, kernels: vec![writer] }, args }
+    Plan { shape: Shape { cores, buffers, kernels: vec![writer], semaphores: 0 }, args }
 }

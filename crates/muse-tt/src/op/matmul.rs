@@ -1,51 +1,85 @@
 //! Products with weights.
 
+use muse_core::quant::tile::TileFormat;
+
 use super::{OUT, compute, pages};
+use crate::cores::Cores;
 use crate::matrix::Matrix;
-use crate::program::{Accessor, Arg, Cores, Kernel, Plan, Processor, Shape};
+use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::weight::Weight;
 
 const READER: &str = include_str!("../../kernels/matmul/reader.cpp");
 const COMPUTE: &str = include_str!("../../kernels/matmul/compute.cpp");
 const WRITER: &str = include_str!("../../kernels/matmul/writer.cpp");
 
-/// The most tiles of the weight that are asked for before any of them is waited for.
-const MOST_AT_ONCE: u32 = 8;
+/// Where sums are kept.
+const SUMS: u32 = 24;
+/// Pages of the weight that a core has room for, as the reader knows it.
+const RING: u32 = 4;
+/// What circular buffers may take of a core's 1.5 MB: the rest is the host library's.
+const ROOM: usize = 1_300_000;
 
-/// `out = x · w`: `x` `[M, K]`, `w` `[K, N]` in any format, `out` `[M, N]`. A core holds a row of
-/// tiles of `x`, so `K` is bounded by its memory.
-pub fn matmul(x: &Matrix, w: &Matrix, out: &Matrix, cores: Cores) -> Plan {
-    assert_eq!(x.shape().1, w.shape().0, "x has a column a row of w");
-    assert_eq!(out.shape(), (x.shape().0, w.shape().1), "the result's shape");
-    let ((down, deep), (_, across)) = (x.tile_shape(), w.tile_shape());
-    let cores = cores.for_work(across);
-    let block = (1..=MOST_AT_ONCE).rev().find(|block| deep.is_multiple_of(*block)).unwrap_or(1);
+/// `out = x · wᵀ`: `x` `[M, K]`, `w` `[N, K]` in any format, `out` `[M, N]`. The weight is read
+/// once for every [`height`] rows of tiles of `x`, and `x` once.
+pub fn matmul(x: &Matrix, w: &Weight, out: &Matrix, cores: Cores) -> Plan {
+    let layout = w.layout();
+    assert_eq!(x.shape().1, layout.cols, "x has a column for each of w");
+    assert_eq!(out.shape(), (x.shape().0, layout.rows), "the result's shape");
+    let (down, across) = out.tile_shape();
+    let cores = cores.rectangle_for_work(across);
+    let (depth, steps) = (layout.depth() as u32, layout.steps() as u32);
+    let (width, height) = (across.div_ceil(cores.count()), height(x, w, cores));
     let buffers = vec![
-        pages(0, x.format(), deep),
-        pages(1, w.format(), 2 * block),
+        pages(0, x.format(), 2 * height * depth),
+        pages(1, layout.format, RING * depth),
+        pages(SUMS, TileFormat::F32, height * width),
         pages(OUT, out.format(), 2),
     ];
-    let reader = Kernel {
-        source: READER,
-        processor: Processor::Reader,
-        constants: vec![deep, across, down, block],
-        accessors: vec![Accessor::Dram; 2],
+    let turning = layout.turning() as u32;
+    let data = |source, processor, constants, accessors| Kernel {
+        source,
+        processor,
+        constants,
+        accessors: vec![Accessor::Dram; accessors],
         defines: Vec::new(),
     };
-    let writer = Kernel {
-        source: WRITER,
-        processor: Processor::Writer,
-        constants: vec![across, down],
-        accessors: vec![Accessor::Dram],
-        defines: Vec::new(),
+    let kernels = vec![
+        data(READER, Processor::Reader, vec![depth, steps, turning], 1),
+        compute(COMPUTE, vec![depth, steps, height, width], Vec::new()),
+        data(WRITER, Processor::Writer, vec![depth, steps, height, across], 2),
+    ];
+    let [from, by, to] = [&x.buffer, &w.buffer, &out.buffer].map(Arg::address);
+    let corner = |core| {
+        let (x, y) = x.device().network(core);
+        [Arg::Number(x), Arg::Number(y)]
     };
-    let kernels = vec![reader, compute(COMPUTE, vec![deep, down, block], Vec::new()), writer];
-    let [from, by, to] = [x, w, out].map(|matrix| Arg::address(&matrix.buffer));
+    let rounds = down.div_ceil(height);
     let mut args = vec![Vec::new(); 3];
+    let (mut leads, others) = (1, cores.count() - 1);
+    let (start, end) = (corner(cores.first()), corner(cores.last()));
     for (core, first, columns) in cores.split(across) {
-        let (first, columns) = (Arg::Number(first), Arg::Number(columns));
-        args[0].push((core, vec![from, by, first, columns]));
-        args[1].push((core, vec![columns]));
-        args[2].push((core, vec![to, first, columns]));
+        let numbers = |numbers: &[u32]| numbers.iter().map(|n| Arg::Number(*n)).collect::<Vec<_>>();
+        let turn = first * turning % steps;
+        args[0].push((core, [vec![by], numbers(&[first, columns, rounds, turn])].concat()));
+        args[1].push((core, numbers(&[columns, down])));
+        let own = numbers(&[first, columns, down, leads]);
+        let all = [&start[..], &end, &[Arg::Number(others)]].concat();
+        args[2].push((core, [vec![from, to], own, all].concat()));
+        leads = 0;
     }
-    Plan { shape: Shape { cores, buffers, kernels }, args }
+    Plan { shape: Shape { cores, buffers, kernels, semaphores: 2 }, args }
+}
+
+/// Rows of tiles of `x` for which a product on these cores keeps its sums at once: as many as
+/// there is room for.
+pub fn height(x: &Matrix, w: &Weight, cores: Cores) -> u32 {
+    let (layout, down) = (w.layout(), x.tile_shape().0);
+    let width = layout
+        .columns()
+        .div_ceil(cores.rectangle_for_work(layout.columns() as u32).count() as usize);
+    let fixed = RING as usize * layout.page_bytes() + 2 * TileFormat::F32.bytes();
+    let row = 2 * layout.depth() * x.format().bytes() + width * TileFormat::F32.bytes();
+    let most = ROOM.saturating_sub(fixed) / row;
+    assert!(most > 0, "a core's memory has no room for the sums of {width} columns of tiles");
+    down.min(most as u32)
 }

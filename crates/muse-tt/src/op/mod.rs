@@ -8,7 +8,7 @@ mod rms_norm;
 
 pub use elementwise::{Binary, Unary, binary, unary};
 pub use embed::embed;
-pub use matmul::matmul;
+pub use matmul::{height, matmul};
 pub use rms_norm::rms_norm;
 
 use muse_core::quant::tile::TileFormat;

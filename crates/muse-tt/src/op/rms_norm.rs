@@ -3,8 +3,9 @@
 use muse_core::quant::tile::TileFormat;
 
 use super::{OUT, compute, elementwise, pages};
+use crate::cores::Cores;
 use crate::matrix::Matrix;
-use crate::program::{Accessor, Arg, Cores, Kernel, Plan, Processor, Shape};
+use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
 
 const READER: &str = include_str!("../../kernels/rms_norm/reader.cpp");
 const COMPUTE: &str = include_str!("../../kernels/rms_norm/compute.cpp");
@@ -55,5 +56,5 @@ pub fn rms_norm(x: &Matrix, weight: Option<&Matrix>, eps: f32, out: &Matrix, cor
         args[1].push((core, vec![Arg::Number(rows), numbers[0], numbers[1]]));
         args[2].push((core, vec![to, Arg::Number(first * across), Arg::Number(rows * across)]));
     }
-    Plan { shape: Shape { cores, buffers, kernels }, args }
+    Plan { shape: Shape { cores, buffers, kernels, semaphores: 0 }, args }
 }

@@ -2,8 +2,11 @@
 //! the CPU, a process a case, for an error of a simulator ends its process. Ends with `SKIPPED` when
 //! the lane cannot run here.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -69,25 +72,42 @@ fn main() -> Result<ExitCode> {
         let name = options.case.as_deref().unwrap_or_default();
         bail!("no {quick}case has {name:?} in its name");
     }
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for case in &cases {
-        if !case.runs_in(options.lane) {
-            skipped += 1;
-            continue;
-        }
-        let began = Instant::now();
-        let (passes, said) = match spawn(&options, &environment, &case.name)? {
-            Ok(line) => (line.starts_with("ok"), line),
-            Err(line) => (false, format!("FAILED {line}")),
-        };
-        (passed, failed) = (passed + u32::from(passes), failed + u32::from(!passes));
-        println!("{:<34} {said}  {:.1} s", case.name, began.elapsed().as_secs_f64());
+    let (wanted, skipped): (Vec<Case>, Vec<Case>) =
+        cases.into_iter().partition(|case| options.lane.lacks(case.needs).is_none());
+    let names: Vec<&str> = wanted.iter().map(|case| case.name.as_str()).collect();
+    let failed = run_all(&options, &environment, &names)?;
+    let mut reasons = BTreeMap::new();
+    for reason in skipped.iter().filter_map(|case| options.lane.lacks(case.needs)) {
+        *reasons.entry(reason).or_insert(0) += 1;
     }
-    if skipped > 0 {
-        println!("parity: SKIPPED {skipped} cases: lane {} has no block formats", options.lane);
+    for (reason, count) in reasons {
+        println!("parity: SKIPPED {count} cases: lane {} {reason}", options.lane);
     }
-    println!("{passed} passed, {failed} failed");
+    println!("{} passed, {failed} failed", wanted.len() - failed);
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs cases, as many at once as there are processors; how many failed.
+fn run_all(options: &Options, environment: &[(String, String)], names: &[&str]) -> Result<usize> {
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || -> Result<()> {
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let began = Instant::now();
+            let (passes, said) = match spawn(options, environment, name)? {
+                Ok(line) => (line.starts_with("ok"), line),
+                Err(line) => (false, format!("FAILED {line}")),
+            };
+            failed.fetch_add(usize::from(!passes), Ordering::Relaxed);
+            println!("{name:<34} {said}  {:.1} s", began.elapsed().as_secs_f64());
+        }
+        Ok(())
+    };
+    let threads = thread::available_parallelism()?.get();
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().try_for_each(|thread| thread.join().expect("a case's thread ends"))
+    })?;
+    Ok(failed.into_inner())
 }
 
 /// Runs one case here.

@@ -3,7 +3,9 @@
 use muse_core::Result;
 use muse_core::contract::Backend;
 use muse_core::quant::tile::TileFormat;
-use muse_tt::{Matrix, op};
+use muse_tt::{Weight, op};
+
+use crate::lane::Needs;
 
 use super::{Bench, Case, On, Outcome, case, values};
 
@@ -14,13 +16,22 @@ pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
     let bf16 = small.map(|shape| (shape, TileFormat::Bf16));
     let blocks = [TileFormat::Bf16, TileFormat::Bfp8, TileFormat::Bfp4]
         .map(|format| large.map(|shape| (shape, format)));
-    bf16.into_iter().chain(blocks.into_iter().flatten()).map(move |((rows, deep, cols), format)| {
-        let quick = deep == 32 && matches!(on, On::One);
-        let name = format!("matmul_{}/{deep}", format.name().to_lowercase());
-        case(&name, rows, cols, on, quick, deep > 128, move |bench| {
-            bench.matmul(rows, deep, cols, format, on)
-        })
-    })
+    // Several rounds over the weight, and the depth of the published feed-forward.
+    let long = [((2048, 256, 512), TileFormat::Bfp8), ((32, 19_968, 64), TileFormat::Bfp4)];
+    bf16.into_iter().chain(blocks.into_iter().flatten()).chain(long).map(
+        move |((rows, deep, cols), format)| {
+            let quick = deep == 32 && matches!(on, On::One);
+            let name = format!("matmul_{}/{deep}", format.name().to_lowercase());
+            let needs = match format.bfp() {
+                Some(_) => Needs::Blocks,
+                None if deep > 128 => Needs::Speed,
+                None => Needs::Little,
+            };
+            case(&name, rows, cols, on, quick, needs, move |bench| {
+                bench.matmul(rows, deep, cols, format, on)
+            })
+        },
+    )
 }
 
 impl Bench {
@@ -34,7 +45,7 @@ impl Bench {
     ) -> Result<Outcome> {
         let (x, w) = (values(rows * deep, 7), values(cols * deep, 8));
         let device = self.programs.device();
-        let weight = Matrix::transposed(device, format, &w, deep)?;
+        let weight = Weight::of(device, format, &w, deep)?;
         let (a, out) = (self.on_device(&x, deep)?, self.fresh(rows, cols)?);
         self.programs.run(&op::matmul(&a, &weight, &out, on.cores(self)), true)?;
         // What the device was given, not what it was made from.

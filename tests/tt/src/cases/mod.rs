@@ -14,7 +14,7 @@ use muse_tt::{Cores, Device, Matrix, Programs};
 
 pub use outcome::Outcome;
 
-use crate::lane::Lane;
+use crate::lane::Needs;
 
 type Run = Box<dyn Fn(&mut Bench) -> Result<Outcome>>;
 
@@ -24,8 +24,8 @@ pub struct Case {
     pub name: String,
     /// Whether it is one of those that CI runs in a slow simulator.
     pub quick: bool,
-    /// Whether it needs formats that not every simulator has.
-    blocks: bool,
+    /// What it needs of its lane.
+    pub needs: Needs,
     run: Run,
 }
 
@@ -36,11 +36,6 @@ pub struct Bench {
 }
 
 impl Case {
-    /// Whether a lane can run it.
-    pub fn runs_in(&self, lane: Lane) -> bool {
-        lane != Lane::Wolfpine || !self.blocks
-    }
-
     /// Runs it on a device.
     ///
     /// # Errors
@@ -83,11 +78,11 @@ fn case(
     cols: usize,
     on: On,
     quick: bool,
-    blocks: bool,
+    needs: Needs,
     run: impl Fn(&mut Bench) -> Result<Outcome> + 'static,
 ) -> Case {
     let on = format!("{on:?}").to_lowercase();
-    Case { name: format!("{name}/{rows}x{cols}/{on}"), quick, blocks, run: Box::new(run) }
+    Case { name: format!("{name}/{rows}x{cols}/{on}"), quick, needs, run: Box::new(run) }
 }
 
 /// Values as a model has them, the same every time, in BF16.

@@ -5,6 +5,8 @@ use muse_core::contract::{Backend, Token};
 use muse_tt::op::{self, Binary, Unary};
 use muse_tt::{Ids, Table};
 
+use crate::lane::Needs;
+
 use super::{Bench, Case, On, Outcome, case, values};
 
 /// Each of them at each size.
@@ -15,24 +17,24 @@ pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
         for (name, operation) in
             [("add", Binary::Add), ("gate", Binary::Gate), ("silu_mul", Binary::SiluMul)]
         {
-            cases.push(case(name, rows, cols, on, quick, false, move |bench| {
+            cases.push(case(name, rows, cols, on, quick, Needs::Little, move |bench| {
                 bench.binary(operation, rows, cols, on)
             }));
         }
         for (name, operation) in
             [("scale", Unary::Scale(0.196)), ("cap", Unary::Cap { scale: 0.196, cap: 20.0 })]
         {
-            cases.push(case(name, rows, cols, on, quick, false, move |bench| {
+            cases.push(case(name, rows, cols, on, quick, Needs::Little, move |bench| {
                 bench.unary(operation, rows, cols, on)
             }));
         }
         for (name, weighted) in [("rms_norm", true), ("rms_norm_plain", false)] {
             let quick = quick && weighted;
-            cases.push(case(name, rows, cols, on, quick, false, move |bench| {
+            cases.push(case(name, rows, cols, on, quick, Needs::Little, move |bench| {
                 bench.rms_norm(rows, cols, weighted, on)
             }));
         }
-        cases.push(case("embed", rows, cols, on, quick, false, move |bench| {
+        cases.push(case("embed", rows, cols, on, quick, Needs::Little, move |bench| {
             bench.embed(rows, cols, on)
         }));
         cases
