@@ -9,11 +9,13 @@ mod error;
 mod fake;
 mod matrix;
 pub mod op;
+mod pages;
 mod program;
 mod weight;
 
 pub use cores::{Core, Cores};
 pub use device::{Buffer, Device, DeviceOptions, Trace, open_shim};
 pub use matrix::{Ids, Matrix, Table};
+pub use pages::{KvPages, positions, slots};
 pub use program::{Accessor, Arg, CircularBuffer, Kernel, Plan, Processor, Programs, Shape};
 pub use weight::{Layout, Weight};

@@ -107,7 +107,8 @@ impl Table {
     }
 }
 
-/// Numbers that kernels read: rows to gather, positions, pages. One page.
+/// Numbers that kernels read and write: rows to gather, positions, pages. In pages of equal width,
+/// by custom one.
 pub struct Ids {
     pub(crate) buffer: Buffer,
 }
@@ -116,18 +117,26 @@ impl Ids {
     /// Pages are read whole and begin at multiples of this many bytes.
     const ALIGNMENT: usize = 64;
 
-    /// The numbers.
+    /// The numbers, in one page.
     ///
     /// # Errors
     /// As [`Matrix::new`].
     pub fn of(device: &Device, numbers: &[u32]) -> Result<Self> {
-        let bytes = (4 * numbers.len()).next_multiple_of(Self::ALIGNMENT);
-        let mut ids = Self { buffer: Buffer::new(device, bytes as u64, bytes as u32)? };
+        let mut ids = Self::in_pages(device, 1, numbers.len())?;
         ids.write(numbers)?;
         Ok(ids)
     }
 
-    /// Replaces the numbers by as many or fewer.
+    /// Pages with room for `width` numbers each, of any value.
+    ///
+    /// # Errors
+    /// As [`Matrix::new`].
+    pub fn in_pages(device: &Device, pages: usize, width: usize) -> Result<Self> {
+        let page = (4 * width).next_multiple_of(Self::ALIGNMENT);
+        Ok(Self { buffer: Buffer::new(device, (pages * page) as u64, page as u32)? })
+    }
+
+    /// Replaces the numbers by as many or fewer, and zeros behind them.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
@@ -137,5 +146,26 @@ impl Ids {
         assert!(numbers.len() as u64 <= room, "{} numbers into room for {room}", numbers.len());
         bytes.resize(self.buffer.bytes() as usize, 0);
         self.buffer.write(&bytes)
+    }
+
+    /// All numbers, with what fills pages up.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn read(&self) -> Result<Vec<u32>> {
+        let mut bytes = vec![0; self.buffer.bytes() as usize];
+        self.buffer.read(&mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+
+    /// Pages.
+    pub fn pages(&self) -> u32 {
+        (self.buffer.bytes() / u64::from(self.buffer.page_bytes())) as u32
+    }
+
+    /// Panics when a page is too small for what a kernel takes from it.
+    pub(crate) fn assert_room(&self, numbers: u32) {
+        let room = self.buffer.page_bytes() / 4;
+        assert!(numbers <= room, "{numbers} numbers of a page of {room}");
     }
 }

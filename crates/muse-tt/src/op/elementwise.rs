@@ -7,7 +7,7 @@ use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
 
 const READER: &str = include_str!("../../kernels/elementwise/reader.cpp");
 const COMPUTE: &str = include_str!("../../kernels/elementwise/compute.cpp");
-pub(super) const WRITER: &str = include_str!("../../kernels/elementwise/writer.cpp");
+const WRITER: &str = include_str!("../../kernels/elementwise/writer.cpp");
 
 /// An operation of two matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,17 @@ pub fn unary(operation: Unary, a: &Matrix, out: &Matrix, cores: Cores) -> Plan {
     plan(a, None, out, vec![name], numbers, cores)
 }
 
+/// Writes a run of tiles: where to, the first one, how many.
+pub(super) fn run_writer() -> Kernel {
+    Kernel {
+        source: WRITER,
+        processor: Processor::Writer,
+        constants: Vec::new(),
+        accessors: vec![Accessor::Dram],
+        defines: Vec::new(),
+    }
+}
+
 fn plan(
     a: &Matrix,
     b: Option<&Matrix>,
@@ -75,14 +86,7 @@ fn plan(
         accessors: vec![Accessor::Dram; inputs],
         defines: defines.clone(),
     };
-    let writer = Kernel {
-        source: WRITER,
-        processor: Processor::Writer,
-        constants: Vec::new(),
-        accessors: vec![Accessor::Dram],
-        defines: Vec::new(),
-    };
-    let kernels = vec![reader, compute(COMPUTE, Vec::new(), defines), writer];
+    let kernels = vec![reader, compute(COMPUTE, Vec::new(), defines), run_writer()];
     let at = Arg::address;
     let (from, with, to) =
         (at(&a.buffer), b.map_or(Arg::Number(0), |b| at(&b.buffer)), at(&out.buffer));

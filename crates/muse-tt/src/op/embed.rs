@@ -2,7 +2,7 @@
 
 use muse_core::quant::tile::TileFormat;
 
-use super::pages;
+use super::{numbers, pages};
 use crate::cores::Cores;
 use crate::matrix::{Ids, Matrix, Table};
 use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
@@ -15,17 +15,15 @@ pub fn embed(table: &Table, ids: &Ids, rows: u32, out: &Matrix, cores: Cores) ->
     let (down, across) = out.tile_shape();
     assert!(rows <= 32 * down, "rows of the result");
     let cores = cores.for_work(down * across);
-    let ids_bytes = ids.buffer.page_bytes();
-    let ids_pages = ids_bytes.div_ceil(TileFormat::Bf16.bytes() as u32);
     let writer = Kernel {
         source: WRITER,
         processor: Processor::Writer,
-        constants: vec![across, ids_bytes],
+        constants: vec![across, ids.buffer.page_bytes()],
         accessors: vec![Accessor::Dram; 3],
         defines: Vec::new(),
     };
     let bf16 = TileFormat::Bf16;
-    let buffers = vec![pages(0, bf16, 1), pages(1, bf16, 1), pages(2, bf16, ids_pages)];
+    let buffers = vec![pages(0, bf16, 1), pages(1, bf16, 1), numbers(2, ids)];
     let [from, by, to] = [&table.buffer, &ids.buffer, &out.buffer].map(Arg::address);
     let args = cores.split(down * across).map(|(core, first, count)| {
         (core, vec![from, by, to, Arg::Number(rows), Arg::Number(first), Arg::Number(count)])

@@ -1,18 +1,25 @@
 //! The operations of the model, each as a plan of kernels. A plan decides which core does what;
 //! the kernels in `kernels/` say how.
 
+mod argmax;
 mod elementwise;
 mod embed;
 mod matmul;
 mod rms_norm;
+mod rope;
+mod write_kv;
 
+pub use argmax::{PARTIAL_NUMBERS, argmax};
 pub use elementwise::{Binary, Unary, binary, unary};
 pub use embed::embed;
 pub use matmul::{height, matmul};
-pub use rms_norm::rms_norm;
+pub use rms_norm::{head_norm, rms_norm};
+pub use rope::{Rotations, rope};
+pub use write_kv::write_kv;
 
 use muse_core::quant::tile::TileFormat;
 
+use crate::matrix::Ids;
 use crate::program::{CircularBuffer, Kernel, Processor};
 
 /// Where results wait to be written.
@@ -20,6 +27,12 @@ const OUT: u32 = 16;
 
 fn pages(index: u32, format: TileFormat, pages: u32) -> CircularBuffer {
     CircularBuffer { index, format, pages }
+}
+
+/// Room for a page of numbers, which needs no format.
+fn numbers(index: u32, ids: &Ids) -> CircularBuffer {
+    let tile = TileFormat::Bf16;
+    pages(index, tile, ids.buffer.page_bytes().div_ceil(tile.bytes() as u32))
 }
 
 fn compute(source: &'static str, constants: Vec<u32>, defines: Vec<&'static str>) -> Kernel {

@@ -1,6 +1,6 @@
-//! RMS norm of rows.
+//! RMS norm of rows and of their heads.
 
-use muse_core::quant::tile::TileFormat;
+use muse_core::quant::tile::{SIDE, TileFormat};
 
 use super::{OUT, compute, elementwise, pages};
 use crate::cores::Cores;
@@ -13,11 +13,31 @@ const COMPUTE: &str = include_str!("../../kernels/rms_norm/compute.cpp");
 /// `out = x / sqrt(mean(x²) + eps) · weight` by row; `weight` is `[1, cols]`, none means ones.
 /// Columns are whole tiles, for what fills them up would count.
 pub fn rms_norm(x: &Matrix, weight: Option<&Matrix>, eps: f32, out: &Matrix, cores: Cores) -> Plan {
+    normed(x, weight, x.shape().1, eps, out, cores)
+}
+
+/// The same of every head of a row: heads of the weight's width lie side by side, in whole tiles.
+/// `out` may be `x`.
+pub fn head_norm(x: &Matrix, weight: &Matrix, eps: f32, out: &Matrix, cores: Cores) -> Plan {
+    normed(x, Some(weight), weight.shape().1, eps, out, cores)
+}
+
+/// The norm of parts of rows that are `width` wide. The tiles of such a part lie one behind the
+/// other, as do the parts of a row and the rows.
+fn normed(
+    x: &Matrix,
+    weight: Option<&Matrix>,
+    width: usize,
+    eps: f32,
+    out: &Matrix,
+    cores: Cores,
+) -> Plan {
     assert_eq!(x.shape(), out.shape(), "the result has the shape of what it is made from");
-    let (down, across) = x.tile_shape();
-    let width = x.shape().1;
-    assert_eq!(width, 32 * across as usize, "whole tiles");
+    assert!(x.shape().1.is_multiple_of(width), "{} columns are parts of {width}", x.shape().1);
+    assert!(width.is_multiple_of(SIDE), "{width} columns are no whole tiles");
     assert!(weight.is_none_or(|weight| weight.shape() == (1, width)), "a weight a column");
+    let across = (width / SIDE) as u32;
+    let down = x.tile_shape().0 * (x.shape().1 / width) as u32;
     let cores = cores.for_work(down);
     let mut buffers = vec![
         pages(0, x.format(), across),
@@ -38,14 +58,7 @@ pub fn rms_norm(x: &Matrix, weight: Option<&Matrix>, eps: f32, out: &Matrix, cor
         accessors: vec![Accessor::Dram; 1 + usize::from(weight.is_some())],
         defines: defines.clone(),
     };
-    let writer = Kernel {
-        source: elementwise::WRITER,
-        processor: Processor::Writer,
-        constants: Vec::new(),
-        accessors: vec![Accessor::Dram],
-        defines: Vec::new(),
-    };
-    let kernels = vec![reader, compute(COMPUTE, vec![across], defines), writer];
+    let kernels = vec![reader, compute(COMPUTE, vec![across], defines), elementwise::run_writer()];
     let from = Arg::address(&x.buffer);
     let by = weight.map_or(Arg::Number(0), |weight| Arg::address(&weight.buffer));
     let to = Arg::address(&out.buffer);

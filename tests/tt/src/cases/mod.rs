@@ -1,9 +1,13 @@
 //! The cases: every kernel in every configuration, and what it must come to. What is wanted is
 //! computed by the CPU backend from the values that the device was given.
 
+mod cache;
+mod heads;
 mod matmul;
 mod outcome;
+mod pick;
 mod rows;
+mod sequence;
 
 use muse_core::Result;
 use muse_core::contract::{Backend, WeightView};
@@ -69,7 +73,11 @@ impl On {
 
 /// All cases.
 pub fn all() -> Vec<Case> {
-    On::ALL.into_iter().flat_map(|on| rows::cases(on).chain(matmul::cases(on))).collect()
+    let kinds = |on| {
+        let heads = heads::cases(on).chain(cache::cases(on)).chain(pick::cases(on));
+        rows::cases(on).chain(matmul::cases(on)).chain(heads)
+    };
+    On::ALL.into_iter().flat_map(kinds).collect()
 }
 
 fn case(

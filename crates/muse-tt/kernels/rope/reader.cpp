@@ -1,0 +1,99 @@
+// Rotates heads by their rows' positions: out = x · cos + turned · sin, where `turned` is the head
+// with its halves exchanged and the table's sines of the left half are negative.
+//
+//   DRAM positions ──▶ c_4 (a page of numbers)
+//   DRAM table ──────▶ c_2, c_3 (cosines and sines of 32 rows, F32, as wide as a head) ─┐
+//   DRAM x ──────────▶ c_0 (a head's tiles, twice the room) ──┬─────────────────────────┴─▶ c_16
+//                            └─▶ c_1 (heads of 32: the tile ──┘                              │
+//                                with its faces exchanged)                              DRAM out
+//
+// Cores: any number, each a run of heads of tile rows, as they lie. This kernel fills c_0 to c_4; a
+// core reads the table once for each row of tiles. A head is written when all of it was read, so
+// that `out` may be `x`.
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+
+namespace {
+
+constexpr uint32_t SIDE = 32;
+constexpr uint32_t LINE = 64;     // 16 values of F32, a row of a face
+constexpr uint32_t FACE = 1024;   // of F32
+constexpr uint32_t SHORT_FACE = 512;  // of BF16
+constexpr uint32_t TILES = get_compile_time_arg_val(0);  // of a head
+constexpr uint32_t WIDTH = TILES * SIDE * 4;             // bytes of a row of cosines
+
+using Words = volatile tt_l1_ptr uint32_t*;
+
+// Lays 32 rows of cosines (at 0) or sines (behind them) out as tiles.
+template <class Table>
+void gather(uint32_t buffer, const Table& table, Words positions, uint32_t offset) {
+    cb_reserve_back(buffer, TILES);
+    const uint32_t tiles = get_write_ptr(buffer);
+    for (uint32_t row = 0; row < SIDE; ++row) {
+        const uint32_t upper = tiles + (row >> 4) * 2 * FACE + (row & 15) * LINE;
+        for (uint32_t piece = 0; piece < 2 * TILES; ++piece) {
+            const uint32_t to = upper + (piece >> 1) * 4 * FACE + (piece & 1) * FACE;
+            noc_async_read(table.get_noc_addr(positions[row], offset + piece * LINE), to, LINE);
+        }
+    }
+    noc_async_read_barrier();
+    cb_push_back(buffer, TILES);
+}
+
+#ifdef MUSE_NARROW
+// A head of one tile, its left and right faces exchanged.
+void turn(uint32_t from) {
+    cb_reserve_back(1, 1);
+    const uint32_t to = get_write_ptr(1);
+    for (uint32_t face = 0; face < 4; ++face) {
+        noc_async_read(get_noc_addr(from + (face ^ 1) * SHORT_FACE), to + face * SHORT_FACE, SHORT_FACE);
+    }
+    noc_async_read_barrier();
+    cb_push_back(1, 1);
+}
+#endif
+
+}  // namespace
+
+void kernel_main() {
+    const uint32_t x_address = get_arg_val<uint32_t>(0);
+    const uint32_t table_address = get_arg_val<uint32_t>(1);
+    const uint32_t positions_address = get_arg_val<uint32_t>(2);
+    const uint32_t first = get_arg_val<uint32_t>(3);
+    const uint32_t count = get_arg_val<uint32_t>(4);
+    uint32_t down = get_arg_val<uint32_t>(5);
+    uint32_t head = get_arg_val<uint32_t>(6);
+    constexpr uint32_t heads = get_compile_time_arg_val(1);
+    constexpr uint32_t positions_bytes = get_compile_time_arg_val(2);
+    constexpr uint32_t x_bytes = get_tile_size(0);
+    constexpr auto x_args = TensorAccessorArgs<3>();
+    constexpr auto table_args = TensorAccessorArgs<x_args.next_compile_time_args_offset()>();
+    constexpr auto position_args = TensorAccessorArgs<table_args.next_compile_time_args_offset()>();
+    const auto x = TensorAccessor(x_args, x_address, x_bytes);
+    const auto table = TensorAccessor(table_args, table_address, 2 * WIDTH);
+    const auto positions = TensorAccessor(position_args, positions_address, positions_bytes);
+    noc_async_read_page(0, positions, get_write_ptr(4));
+    noc_async_read_barrier();
+    Words numbers = reinterpret_cast<Words>(get_write_ptr(4));
+    for (uint32_t unit = first; unit < first + count; ++unit) {
+        if (unit == first || head == 0) {
+            gather(2, table, numbers + down * SIDE, 0);
+            gather(3, table, numbers + down * SIDE, WIDTH);
+        }
+        cb_reserve_back(0, TILES);
+        const uint32_t to = get_write_ptr(0);
+        for (uint32_t tile = 0; tile < TILES; ++tile) {
+            noc_async_read_page(unit * TILES + tile, x, to + tile * x_bytes);
+        }
+        noc_async_read_barrier();
+        cb_push_back(0, TILES);
+#ifdef MUSE_NARROW
+        turn(to);
+#endif
+        if (++head == heads) {
+            head = 0;
+            ++down;
+        }
+    }
+}

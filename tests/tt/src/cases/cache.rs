@@ -1,0 +1,62 @@
+//! The paged store of K and V.
+
+use muse_core::Result;
+use muse_core::contract::{Backend, KvShape, KvType, PAGE_TOKENS, PageGroup};
+use muse_tt::{Ids, KvPages, op, slots};
+
+use crate::lane::Needs;
+
+use super::sequence::{Sequence, places};
+use super::{Bench, Case, On, Outcome, case, values};
+
+const PAGES: usize = 8;
+/// What lies in the store where nothing is to be written.
+const CANARY: f32 = -77.0;
+
+/// Rows of several sequences, across ends of pages, and half a page that is written whole.
+pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
+    let packed: &[(u32, usize)] = &[(50, 20), (0, 1), (127, 2)];
+    let chunk: &[(u32, usize)] = &[(32, 64), (5, 3)];
+    [(packed, 32), (packed, 128), (chunk, 64)].into_iter().map(move |(runs, dim)| {
+        let rows: usize = runs.iter().map(|(_, rows)| rows).sum();
+        let quick = dim == 32 && matches!(on, On::One);
+        let run = move |bench: &mut Bench| bench.write_kv(runs, dim, on);
+        case(&format!("write_kv/{dim}"), rows, 2 * dim, on, quick, Needs::Little, run)
+    })
+}
+
+impl Bench {
+    /// Exact, and nothing else is touched.
+    fn write_kv(&mut self, runs: &[(u32, usize)], dim: usize, on: On) -> Result<Outcome> {
+        let (group, kind) = (PageGroup::Window, KvType::Bf16);
+        let shape = KvShape { group, pages: PAGES, kv_heads: 2, head_dim: dim, kind };
+        let cols = shape.kv_heads * dim;
+        let sequences = Sequence::all(runs, PAGES);
+        let places = places(&sequences);
+        // Rows of nobody fill the last tile up, and hold values too.
+        let rows = slots(&places, group).len();
+        let (k, v) = (values(rows * cols, 13), values(rows * cols, 14));
+        let device = self.programs.device();
+        let mut store = KvPages::new(device, shape)?;
+        let canaries = vec![CANARY; PAGES * PAGE_TOKENS * cols];
+        store.write(&canaries, &canaries)?;
+        let at = Ids::of(device, &slots(&places, group))?;
+        let (a, b) = (self.on_device(&k, cols)?, self.on_device(&v, cols)?);
+        self.programs.run(&op::write_kv(&a, &b, &at, &store, on.cores(self)), true)?;
+        let (got_k, got_v) = store.read()?;
+        let mut kv = self.cpu.alloc_kv(shape)?;
+        let all = Sequence::all(&[(0, PAGES * PAGE_TOKENS)], PAGES);
+        let canaries = self.on_cpu(&canaries, cols)?;
+        self.cpu.write_kv(&mut kv, &[all[0].place()], &canaries, &canaries)?;
+        self.cpu.write_kv(&mut kv, &places, &self.on_cpu(&k, cols)?, &self.on_cpu(&v, cols)?)?;
+        let (mut want, mut got) = (Vec::new(), Vec::new());
+        let page = PAGE_TOKENS * cols;
+        for (number, (k, v)) in got_k.chunks(page).zip(got_v.chunks(page)).enumerate() {
+            self.cpu.save_page(&kv, number as u32, &mut want)?;
+            got.extend([k, v].concat());
+        }
+        let want: Vec<f32> =
+            want.as_chunks().0.iter().map(|raw| half::bf16::from_le_bytes(*raw).to_f32()).collect();
+        Ok(Outcome::exact(&got, &want))
+    }
+}
