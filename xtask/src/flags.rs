@@ -73,6 +73,8 @@ xflags::xflags! {
             optional --case case: String
             /// Only one case a kernel.
             optional --quick
+            /// Count what kernels move and multiply, and hold it to the least that they can.
+            optional --cost
         }
         /// Writes a GGUF file of the published width with random weights, to measure speed on.
         cmd wide {

@@ -30,18 +30,20 @@ pub(crate) fn ci(sh: &Shell) -> Result<Outcome> {
         return Ok(Outcome::Skipped(said));
     }
     ensure!(setup.status.success(), "tt-setup failed: {said}");
-    run(sh, Some(&folder), "wolfpine", None, true)
+    run(sh, Some(&folder), "wolfpine", None, &["--quick"])
 }
 
 /// Compiles every kernel in every configuration.
 pub(crate) fn kernels(sh: &Shell, folder: Option<&Path>) -> Result<()> {
-    run(sh, folder, "mock", None, false).map(Outcome::say)
+    run(sh, folder, "mock", None, &[]).map(Outcome::say)
 }
 
 /// Compares kernels with the CPU.
 pub(crate) fn parity(sh: &Shell, flags: &Parity) -> Result<()> {
     ensure!(flags.device == "tt", "there are no kernels for {}, only for tt", flags.device);
-    run(sh, flags.tt.as_deref(), &flags.lane, flags.case.as_deref(), flags.quick).map(Outcome::say)
+    let chosen = [(flags.quick, "--quick"), (flags.cost, "--cost")].into_iter();
+    let more: Vec<&str> = chosen.filter_map(|(is, flag)| is.then_some(flag)).collect();
+    run(sh, flags.tt.as_deref(), &flags.lane, flags.case.as_deref(), &more).map(Outcome::say)
 }
 
 fn run(
@@ -49,7 +51,7 @@ fn run(
     folder: Option<&Path>,
     lane: &str,
     case: Option<&str>,
-    quick: bool,
+    more: &[&str],
 ) -> Result<Outcome> {
     let folder =
         folder.map(Path::to_owned).or_else(|| std::env::var_os("MUSE_TT_DIR").map(PathBuf::from));
@@ -59,7 +61,7 @@ fn run(
     let folder = std::path::absolute(folder)?;
     let mut args = vec!["--lane".to_owned(), lane.to_owned()];
     args.extend(case.into_iter().flat_map(|case| ["--case".to_owned(), case.to_owned()]));
-    args.extend(quick.then(|| "--quick".to_owned()));
+    args.extend(more.iter().map(|flag| (*flag).to_owned()));
     let _parts = sh.push_env("MUSE_TT_DIR", folder);
     let program = ["--package", "muse-parity", "--features", "tt", "--bin", "parity-tt"];
     let status = Command::from(cmd!(sh, "cargo run --quiet {program...} -- {args...}")).status()?;

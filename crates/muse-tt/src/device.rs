@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muse_core::{Error, Result};
-use muse_tt_sys::ffi::{MTT_DRAM, mtt_api, mtt_buffer, mtt_device};
+use muse_tt_sys::ffi::{MTT_DRAM, MTT_L1, mtt_api, mtt_buffer, mtt_device, mtt_memory};
 use muse_tt_sys::{LIBRARY, Library, SHIM};
 
 use crate::cores::Core;
@@ -222,11 +222,20 @@ impl Buffer {
     /// # Errors
     /// [`Error::Exhausted`] when the device has no room.
     pub fn new(device: &Device, bytes: u64, page_bytes: u32) -> Result<Self> {
+        Self::within(device, MTT_DRAM, bytes, page_bytes)
+    }
+
+    /// Allocates a page in the memory of every core, at the same address.
+    pub(crate) fn in_cores(device: &Device, bytes: u64, page_bytes: u32) -> Result<Self> {
+        Self::within(device, MTT_L1, bytes, page_bytes)
+    }
+
+    fn within(device: &Device, memory: mtt_memory, bytes: u64, page_bytes: u32) -> Result<Self> {
         assert!(bytes > 0 && bytes.is_multiple_of(u64::from(page_bytes)), "whole pages");
         let new = device.api().buffer_new.expect("a table has all functions");
         let mut raw = ptr::null_mut();
         // SAFETY: the device is open; `raw` is a place for one handle.
-        let status = device.in_turn(|at| unsafe { new(at, MTT_DRAM, bytes, page_bytes, &mut raw) });
+        let status = device.in_turn(|at| unsafe { new(at, memory, bytes, page_bytes, &mut raw) });
         check(device.api(), status, &format!("allocating {bytes} bytes"))?;
         Ok(Self { device: device.clone(), raw, bytes, page_bytes })
     }

@@ -3,6 +3,7 @@
 //! functions that is none, the kernels by `cargo xtask parity tt`.
 
 mod cores;
+mod cost;
 mod device;
 mod error;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod program;
 mod weight;
 
 pub use cores::{Core, Cores};
+pub use cost::Cost;
 pub use device::{Buffer, Device, DeviceOptions, Trace, open_shim};
 pub use matrix::{Ids, Matrix, Table};
 pub use pages::{KvPages, positions, slots};

@@ -60,6 +60,16 @@ impl Matrix {
         Ok(bytes)
     }
 
+    /// Bytes of its tiles.
+    pub fn bytes(&self) -> u64 {
+        self.buffer.bytes()
+    }
+
+    /// How many tiles it has.
+    pub fn tile_count(&self) -> u64 {
+        self.bytes() / self.format.bytes() as u64
+    }
+
     /// How values are stored.
     pub fn format(&self) -> TileFormat {
         self.format
@@ -105,6 +115,11 @@ impl Table {
     pub fn cols(&self) -> usize {
         self.cols
     }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> u64 {
+        u64::from(self.buffer.page_bytes())
+    }
 }
 
 /// Numbers that kernels read and write: rows to gather, positions, pages. In pages of equal width,
@@ -134,6 +149,11 @@ impl Ids {
     pub fn in_pages(device: &Device, pages: usize, width: usize) -> Result<Self> {
         let page = (4 * width).next_multiple_of(Self::ALIGNMENT);
         Ok(Self { buffer: Buffer::new(device, (pages * page) as u64, page as u32)? })
+    }
+
+    /// Bytes of all pages.
+    pub fn bytes(&self) -> u64 {
+        self.buffer.bytes()
     }
 
     /// Replaces the numbers by as many or fewer, and zeros behind them.

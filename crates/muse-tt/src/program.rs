@@ -1,5 +1,6 @@
 //! Programs as plain data, and those that are compiled already.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr;
@@ -12,6 +13,7 @@ use muse_tt_sys::ffi::{
 };
 
 use crate::cores::{Core, Cores};
+use crate::cost::{Cost, Counter};
 use crate::device::{Buffer, Device};
 use crate::error::check;
 
@@ -107,10 +109,18 @@ pub struct Plan {
     pub args: Vec<Vec<(Core, Vec<Arg>)>>,
 }
 
+impl Plan {
+    /// How many cores it runs on.
+    pub fn cores(&self) -> u64 {
+        u64::from(self.shape.cores.count())
+    }
+}
+
 /// Programs of one device that are compiled.
 pub struct Programs {
     device: Device,
     compiled: HashMap<Shape, Compiled>,
+    counter: Option<Counter>,
 }
 
 /// A workload and the numbers of its kernels.
@@ -122,7 +132,24 @@ struct Compiled {
 impl Programs {
     /// None yet.
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), compiled: HashMap::new() }
+        Self { device: device.clone(), compiled: HashMap::new(), counter: None }
+    }
+
+    /// None yet, and those to come count what they cost.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Exhausted`] when cores have no room for counts.
+    pub fn counting(device: &Device) -> Result<Self> {
+        let counter = Some(Counter::new(device)?);
+        Ok(Self { counter, ..Self::new(device) })
+    }
+
+    /// What all runs cost; nothing when they do not count.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn cost(&self) -> Result<Option<Cost>> {
+        self.counter.as_ref().map(Counter::cost).transpose()
     }
 
     /// How many there are.
@@ -151,7 +178,7 @@ impl Programs {
             compiled.set_args(&self.device, plan)?;
             return compiled.workload.run(&self.device, wait);
         }
-        let compiled = Compiled::new(&self.device, plan)?;
+        let compiled = Compiled::new(&self.device, plan, self.counter.as_ref())?;
         compiled.workload.run(&self.device, wait)?;
         self.compiled.insert(plan.shape.clone(), compiled);
         Ok(())
@@ -159,7 +186,7 @@ impl Programs {
 }
 
 impl Compiled {
-    fn new(device: &Device, plan: &Plan) -> Result<Self> {
+    fn new(device: &Device, plan: &Plan, counter: Option<&Counter>) -> Result<Self> {
         let program = Program::new(device)?;
         let ranges = plan.shape.cores.ranges();
         for buffer in &plan.shape.buffers {
@@ -170,7 +197,9 @@ impl Compiled {
         }
         let mut kernels = Vec::with_capacity(plan.shape.kernels.len());
         for (kernel, args) in plan.shape.kernels.iter().zip(&plan.args) {
-            let id = program.kernel(&ranges, kernel)?;
+            let source = counter.map(|counter| counter.source(kernel));
+            let source = source.unwrap_or(Cow::Borrowed(kernel.source));
+            let id = program.kernel(&ranges, kernel, &source)?;
             for (core, args) in args {
                 program.runtime_args(id, *core, &words(args))?;
             }
@@ -236,12 +265,12 @@ impl Program {
         Ok(id)
     }
 
-    fn kernel(&self, cores: &[mtt_cores], kernel: &Kernel) -> Result<u32> {
+    fn kernel(&self, cores: &[mtt_cores], kernel: &Kernel, source: &str) -> Result<u32> {
         let mut args = kernel.constants.clone();
         for accessor in &kernel.accessors {
             args.extend(self.accessor(*accessor)?);
         }
-        let source = CString::new(kernel.source).expect("kernels hold no zero");
+        let source = CString::new(source).expect("kernels hold no zero");
         let names: Vec<CString> =
             kernel.defines.iter().map(|name| CString::new(*name).expect("a name")).collect();
         let defines: Vec<mtt_define> =

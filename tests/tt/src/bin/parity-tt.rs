@@ -1,4 +1,4 @@
-//! `parity-tt --lane mock|wolfpine|sim|card --tt DIR [--case NAME] [--quick]`: every kernel against
+//! `parity-tt --lane mock|wolfpine|sim|card --tt DIR [--case NAME] [--quick] [--cost]`: every kernel against
 //! the CPU, a process a case, for an error of a simulator ends its process. Ends with `SKIPPED` when
 //! the lane cannot run here.
 
@@ -10,14 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use muse_parity::cases::{self, Case, Outcome};
+use muse_parity::cases::{self, Case};
 use muse_parity::lane::{Lane, SIMULATOR};
 use muse_parity::setup::Environment;
 use muse_parity::{SKIPPED, process};
 use muse_tt::{Device, DeviceOptions};
 
-const USAGE: &str =
-    "use --lane mock|wolfpine|sim|card [--tt DIR, else MUSE_TT_DIR] [--case NAME] [--quick]";
+const USAGE: &str = "use --lane mock|wolfpine|sim|card [--tt DIR, else MUSE_TT_DIR] [--case NAME] [--quick] \
+     [--cost]";
 /// Marks the line of a child that says how it went.
 const RESULT: &str = "parity: ";
 /// A simulator takes seconds for what a card does in microseconds.
@@ -28,11 +28,13 @@ struct Options {
     folder: PathBuf,
     case: Option<String>,
     quick: bool,
+    cost: bool,
     child: bool,
 }
 
 fn options() -> Result<Options> {
-    let (mut lane, mut folder, mut case, mut quick, mut child) = (None, None, None, false, false);
+    let (mut lane, mut folder, mut case) = (None, None, None);
+    let (mut quick, mut cost, mut child) = (false, false, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
         let mut value =
@@ -42,12 +44,20 @@ fn options() -> Result<Options> {
             "--tt" => folder = Some(PathBuf::from(value()?)),
             "--case" => case = Some(value()?),
             "--quick" => quick = true,
+            "--cost" => cost = true,
             "--child" => child = true,
             _ => bail!("unknown flag {flag}; {USAGE}"),
         }
     }
     let folder = folder.or_else(|| std::env::var_os("MUSE_TT_DIR").map(PathBuf::from));
-    Ok(Options { lane: lane.context(USAGE)?, folder: folder.context(USAGE)?, case, quick, child })
+    Ok(Options {
+        lane: lane.context(USAGE)?,
+        folder: folder.context(USAGE)?,
+        case,
+        quick,
+        cost,
+        child,
+    })
 }
 
 fn main() -> Result<ExitCode> {
@@ -115,10 +125,11 @@ fn child(options: &Options) -> Result<ExitCode> {
     let name = options.case.as_deref().context("a child has one case")?;
     let case = cases::all().into_iter().find(|case| case.name == name).context("no such case")?;
     let device = Device::open(muse_tt::open_shim()?, DeviceOptions::default())?;
-    let outcome: Outcome = case.run(&device)?;
-    let (passes, said) = match options.lane.computes() {
-        true => (outcome.passes(), outcome.to_string()),
-        false => (true, "compiles".to_owned()),
+    let (outcome, price) = case.run(&device, options.cost)?;
+    let (passes, said) = match (options.lane.computes(), price) {
+        (false, _) => (true, "compiles".to_owned()),
+        (true, None) => (outcome.passes(), outcome.to_string()),
+        (true, Some(price)) => (outcome.passes() && price.passes(), price.to_string()),
     };
     println!("{RESULT}{} {said}", if passes { "ok    " } else { "FAILED" });
     Ok(ExitCode::SUCCESS)
@@ -132,7 +143,7 @@ fn spawn(
 ) -> Result<Result<String, String>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--child", "--lane", &options.lane.to_string(), "--case", name]);
-    command.arg("--tt").arg(&options.folder);
+    command.arg("--tt").arg(&options.folder).args(options.cost.then_some("--cost"));
     command.env_remove(SIMULATOR).envs(environment.iter().map(|(k, v)| (k, v)));
     // The host library writes files of its own into the current folder.
     let folder = environment_folder(environment, &options.folder);

@@ -42,7 +42,11 @@ impl Bench {
         store.write(&canaries, &canaries)?;
         let at = Ids::of(device, &slots(&places, group))?;
         let (a, b) = (self.on_device(&k, cols)?, self.on_device(&v, cols)?);
-        self.programs.run(&op::write_kv(&a, &b, &at, &store, on.cores(self)), true)?;
+        let plan = op::write_kv(&a, &b, &at, &store, on.cores(self));
+        self.programs.run(&plan, true)?;
+        let real: usize = runs.iter().map(|(_, rows)| rows).sum();
+        self.least.read = a.bytes() + b.bytes() + plan.cores() * at.bytes();
+        self.least.written = 2 * 2 * (real * cols) as u64;
         let (got_k, got_v) = store.read()?;
         let mut kv = self.cpu.alloc_kv(shape)?;
         let all = Sequence::all(&[(0, PAGES * PAGE_TOKENS)], PAGES);

@@ -8,7 +8,7 @@ use muse_tt::{Ids, positions};
 use crate::lane::Needs;
 
 use super::sequence::{Sequence, places};
-use super::{Bench, Case, On, Outcome, case, values};
+use super::{Bench, Case, Least, On, Outcome, TILE_PRODUCT, case, values};
 
 /// Each width of a head, for rows that fill their tiles and for one more.
 pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
@@ -31,7 +31,15 @@ impl Bench {
         let cols = dim * heads;
         let (x, weight) = (values(rows * cols, 11), vec![3.87; dim]);
         let (a, by) = (self.on_device(&x, cols)?, self.on_device(&weight, dim)?);
-        self.programs.run(&op::head_norm(&a, &by, 1e-5, &a, on.cores(self)), true)?;
+        let plan = op::head_norm(&a, &by, 1e-5, &a, on.cores(self));
+        self.programs.run(&plan, true)?;
+        // The weight for each core; sums over heads are products with ones.
+        self.least = Least {
+            read: a.bytes() + plan.cores() * by.bytes(),
+            written: a.bytes(),
+            multiply_adds: a.tile_count() * TILE_PRODUCT,
+            ..Least::default()
+        };
         let (mut want, by) = (self.on_cpu(&x, cols)?, self.on_cpu(&weight, dim)?);
         self.cpu.head_norm(&mut want, rows, &by, 1e-5)?;
         Ok(Outcome::near(&a.read()?, &self.of_cpu(&want, rows * cols)?))
@@ -46,7 +54,20 @@ impl Bench {
         let rotations = Rotations::new(device, &rope, POSITIONS)?;
         let at = Ids::of(device, &positions(&places))?;
         let a = self.on_device(&x, cols)?;
-        self.programs.run(&op::rope(&a, &at, &rotations, &a, on.cores(self)), true)?;
+        let plan = op::rope(&a, &at, &rotations, &a, on.cores(self));
+        self.programs.run(&plan, true)?;
+        // A core reads the table for every row of tiles that it has a head of, and turns heads of
+        // one tile by itself.
+        let heads = heads as u32;
+        let runs = plan.shape.cores.split(a.tile_shape().0 * heads);
+        let tables: u32 =
+            runs.map(|(_, at, count)| (at + count - 1) / heads - at / heads + 1).sum();
+        self.least = Least {
+            read: a.bytes() + plan.cores() * at.bytes() + u64::from(tables) * 32 * 8 * dim as u64,
+            written: a.bytes(),
+            between: if dim == 32 { a.bytes() } else { 0 },
+            ..Least::default()
+        };
         let mut want = self.on_cpu(&x, cols)?;
         self.cpu.rope(&mut want, &places, &rope)?;
         Ok(Outcome::near(&a.read()?, &self.of_cpu(&want, rows * cols)?))

@@ -7,7 +7,7 @@ use muse_tt::{Weight, op};
 
 use crate::lane::Needs;
 
-use super::{Bench, Case, On, Outcome, case, values};
+use super::{Bench, Case, Least, On, Outcome, TILE_PRODUCT, case, values};
 
 /// Products: rows, depth, columns.
 pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
@@ -47,7 +47,16 @@ impl Bench {
         let device = self.programs.device();
         let weight = Weight::of(device, format, &w, deep)?;
         let (a, out) = (self.on_device(&x, deep)?, self.fresh(rows, cols)?);
-        self.programs.run(&op::matmul(&a, &weight, &out, on.cores(self)), true)?;
+        let plan = op::matmul(&a, &weight, &out, on.cores(self));
+        self.programs.run(&plan, true)?;
+        let cores = plan.cores();
+        let rounds = a.tile_shape().0.div_ceil(op::height(&a, &weight, on.cores(self)));
+        self.least = Least {
+            read: u64::from(rounds) * weight.layout().bytes() as u64 + a.bytes(),
+            written: out.bytes(),
+            between: if cores > 1 { cores * a.bytes() } else { 0 },
+            multiply_adds: out.tile_count() * (deep / 32) as u64 * TILE_PRODUCT,
+        };
         // What the device was given, not what it was made from.
         let tiles = format.tilize_transposed(&w, deep);
         let turned = format.untilize(&tiles, deep, cols);

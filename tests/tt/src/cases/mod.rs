@@ -6,6 +6,7 @@ mod heads;
 mod matmul;
 mod outcome;
 mod pick;
+mod price;
 mod rows;
 mod sequence;
 
@@ -17,6 +18,8 @@ use muse_cpu::{Buf, Cpu, CpuOptions};
 use muse_tt::{Cores, Device, Matrix, Programs};
 
 pub use outcome::Outcome;
+use price::TILE_PRODUCT;
+pub use price::{Least, Price};
 
 use crate::lane::Needs;
 
@@ -37,16 +40,22 @@ pub struct Case {
 pub struct Bench {
     programs: Programs,
     cpu: Cpu,
+    /// The least that the case can cost.
+    least: Least,
 }
 
 impl Case {
-    /// Runs it on a device.
+    /// Runs it on a device, and counts what it costs when asked to.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn run(&self, device: &Device) -> Result<Outcome> {
+    pub fn run(&self, device: &Device, count: bool) -> Result<(Outcome, Option<Price>)> {
         let cpu = Cpu::new(CpuOptions { threads: Some(1) })?.exact();
-        (self.run)(&mut Bench { programs: Programs::new(device), cpu })
+        let programs = if count { Programs::counting(device)? } else { Programs::new(device) };
+        let mut bench = Bench { programs, cpu, least: Least::default() };
+        let outcome = (self.run)(&mut bench)?;
+        let least = bench.least;
+        Ok((outcome, bench.programs.cost()?.map(|cost| Price { cost, least })))
     }
 }
 

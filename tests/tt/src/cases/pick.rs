@@ -47,9 +47,11 @@ impl Bench {
         let matrix = Matrix::of(device, format, &scores, cols)?;
         let partials = Ids::in_pages(device, cores.count() as usize, op::PARTIAL_NUMBERS * rows)?;
         let columns = Ids::in_pages(device, 1, rows)?;
-        for plan in op::argmax(&matrix, rows as u32, &partials, &columns, cores) {
-            self.programs.run(&plan, true)?;
-        }
+        let [find, combine] = op::argmax(&matrix, rows as u32, &partials, &columns, cores);
+        self.programs.run(&find, true)?;
+        self.programs.run(&combine, true)?;
+        let found = find.cores() * partials.bytes() / u64::from(cores.count());
+        (self.least.read, self.least.written) = (matrix.bytes() + found, found + columns.bytes());
         let got: Vec<f32> = columns.read()?[..rows].iter().map(|column| *column as f32).collect();
         let (sampling, history) = (Sampling::default(), History::default());
         let pick = |row| PickRow {

@@ -7,7 +7,7 @@ use muse_tt::{Ids, Table};
 
 use crate::lane::Needs;
 
-use super::{Bench, Case, On, Outcome, case, values};
+use super::{Bench, Case, On, Outcome, TILE_PRODUCT, case, values};
 
 /// Each of them at each size.
 pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
@@ -48,6 +48,8 @@ impl Bench {
         let (x, y) = (self.on_device(&a, cols)?, self.on_device(&b, cols)?);
         let plan = op::binary(operation, &x, &y, &out, on.cores(self));
         self.programs.run(&plan, true)?;
+        self.least.read = x.bytes() + y.bytes();
+        self.least.written = out.bytes();
         let (mut want, other) = (self.on_cpu(&a, cols)?, self.on_cpu(&b, cols)?);
         match operation {
             Binary::Add => self.cpu.add(&mut want, rows, &other)?,
@@ -61,6 +63,7 @@ impl Bench {
         let a: Vec<f32> = values(rows * cols, 3).iter().map(|x| 64.0 * x).collect();
         let (x, out) = (self.on_device(&a, cols)?, self.fresh(rows, cols)?);
         self.programs.run(&op::unary(operation, &x, &out, on.cores(self)), true)?;
+        (self.least.read, self.least.written) = (x.bytes(), out.bytes());
         let mut want = self.on_cpu(&a, cols)?;
         match operation {
             Unary::Scale(factor) => self.cpu.scale_cap(&mut want, rows, factor, None)?,
@@ -74,7 +77,13 @@ impl Bench {
         let (a, out) = (self.on_device(&x, cols)?, self.fresh(rows, cols)?);
         let by = weighted.then(|| self.on_device(&weight, cols)).transpose()?;
         let eps = if weighted { 1e-5 } else { 1e-8 };
-        self.programs.run(&op::rms_norm(&a, by.as_ref(), eps, &out, on.cores(self)), true)?;
+        let plan = op::rms_norm(&a, by.as_ref(), eps, &out, on.cores(self));
+        self.programs.run(&plan, true)?;
+        // The weight for each core; sums over rows are products with ones.
+        let weights = by.map_or(0, |by| by.bytes() * plan.cores());
+        self.least.read = a.bytes() + weights;
+        self.least.written = out.bytes();
+        self.least.multiply_adds = a.tile_count() * TILE_PRODUCT;
         let mut want = self.cpu.alloc(rows, cols)?;
         let by = weighted.then(|| self.on_cpu(&weight, cols)).transpose()?;
         self.cpu.rms_norm(&self.on_cpu(&x, cols)?, rows, by.as_ref(), eps, &mut want)?;
@@ -91,6 +100,8 @@ impl Bench {
         let out = self.fresh(rows, cols)?;
         let plan = op::embed(&rows_of, &numbers, ids.len() as u32, &out, on.cores(self));
         self.programs.run(&plan, true)?;
+        self.least.read = ids.len() as u64 * rows_of.row_bytes() + plan.cores() * numbers.bytes();
+        self.least.written = out.bytes();
         let weight = self.weight(&table, cols)?;
         let mut want = self.cpu.alloc(rows, cols)?;
         let tokens: Vec<Token> = ids.iter().copied().map(Token).collect();
