@@ -2,6 +2,7 @@
 //! the operations of the model as kernels of our own. The devices are tested against a table of
 //! functions that is none, the kernels by `cargo xtask parity tt`.
 
+mod cache;
 mod cores;
 mod cost;
 mod device;
@@ -14,6 +15,7 @@ mod pages;
 mod program;
 mod weight;
 
+pub use cache::{Formats, WeightCache};
 pub use cores::{Core, Cores};
 pub use cost::Cost;
 pub use device::{Buffer, Device, DeviceOptions, Trace, open_shim};
