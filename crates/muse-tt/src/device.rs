@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use muse_core::{Error, Result};
 use muse_tt_sys::ffi::{MTT_DRAM, MTT_L1, mtt_api, mtt_buffer, mtt_device, mtt_memory};
@@ -11,6 +12,7 @@ use muse_tt_sys::{LIBRARY, Library, SHIM};
 
 use crate::cores::Core;
 use crate::error::{check, device as fault};
+use crate::watch::{Call, Watch};
 
 /// The host library that everything was tried with; one of the machine calls itself local.
 const TRIED: [&str; 2] = ["ttnn-0.76.0", "local"];
@@ -49,6 +51,9 @@ pub struct DeviceOptions {
     pub id: u32,
     /// Bytes for recorded traces.
     pub trace_bytes: u64,
+    /// How long the device may take to answer before it counts as lost, which ends the process;
+    /// none waits without end. The first run of a program waits for its compiler too.
+    pub patience: Option<Duration>,
 }
 
 /// An open device. Clones are the same device.
@@ -65,6 +70,13 @@ struct Inner {
     network: Vec<(u32, u32)>,
     /// The host library is called by one thread at a time.
     turn: Mutex<()>,
+    watch: Watch,
+}
+
+/// Held while the host library works.
+pub(crate) struct Turn<'a> {
+    _alone: MutexGuard<'a, ()>,
+    _call: Call<'a>,
 }
 
 // SAFETY: the host library does not care which thread calls it, and `turn` lets one call at a time.
@@ -79,13 +91,21 @@ impl Device {
     /// [`Error::Device`] when there is none, or it does not answer.
     pub fn open(library: Library, options: DeviceOptions) -> Result<Self> {
         let api = library.api();
-        let doing = format!("opening Tenstorrent device {}", options.id);
+        let doing = format!(
+            "opening Tenstorrent device {} (is there a card in /dev/tenstorrent that no other \
+             process holds, or a simulator that TT_METAL_SIMULATOR names?)",
+            options.id
+        );
+        let watch = Watch::new(options.id, options.patience);
+        let call = watch.call();
         let mut raw = ptr::null_mut();
         let open = api.device_open.expect("a table has all functions");
         // SAFETY: `raw` is a place for one handle.
         let status = unsafe { open(options.id, options.trace_bytes, &mut raw) };
         check(api, status, &doing)?;
-        let mut inner = Inner { api, raw, grid: (0, 0), network: Vec::new(), turn: Mutex::new(()) };
+        drop(call);
+        let turn = Mutex::new(());
+        let mut inner = Inner { api, raw, grid: (0, 0), network: Vec::new(), turn, watch };
         let (mut columns, mut rows) = (0, 0);
         let grid = api.device_grid.expect("a table has all functions");
         // SAFETY: the device is open; both numbers are places for one.
@@ -156,9 +176,10 @@ impl Device {
     }
 
     /// Held while the host library works.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn turn(&self) -> Turn<'_> {
         // There is nothing in it that a panic could have left half done.
-        self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        let alone = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        Turn { _alone: alone, _call: self.inner.watch.call() }
     }
 
     fn in_turn<T>(&self, call: impl FnOnce(*mut mtt_device) -> T) -> T {
@@ -170,6 +191,7 @@ impl Device {
 impl Drop for Inner {
     fn drop(&mut self) {
         let close = self.api.device_close.expect("a table has all functions");
+        let _call = self.watch.call();
         // SAFETY: this is the last handle, everything on the device held one.
         // What fails now has nobody to tell.
         let _ = unsafe { close(self.raw) };

@@ -304,7 +304,7 @@ mod tests {
 
     use super::*;
     use crate::op::{Binary, binary};
-    use crate::{Cores, Device, DeviceOptions, Ids, Matrix, Programs};
+    use crate::{Cores, Device, DeviceOptions, Ids, Matrix, Programs, smoke};
 
     fn open() -> Result<Device> {
         Device::open(library(), DeviceOptions::default())
@@ -402,5 +402,12 @@ mod tests {
         programs.run(&plan, true).unwrap_err();
         assert!(programs.is_empty());
         programs.run(&plan, true).unwrap();
+    }
+
+    #[test]
+    fn a_device_that_multiplies_wrongly_is_refused() {
+        let device = open().unwrap();
+        let error = smoke(&device, &mut Programs::new(&device)).unwrap_err().to_string();
+        assert!(error.contains("tt-setup") && error.contains("expected"), "{error}");
     }
 }

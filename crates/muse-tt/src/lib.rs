@@ -13,6 +13,8 @@ mod matrix;
 pub mod op;
 mod pages;
 mod program;
+mod smoke;
+mod watch;
 mod weight;
 
 pub use cache::{Formats, WeightCache};
@@ -22,4 +24,5 @@ pub use device::{Buffer, Device, DeviceOptions, Trace, open_shim};
 pub use matrix::{Ids, Matrix, Table};
 pub use pages::{KvPages, positions, slots};
 pub use program::{Accessor, Arg, CircularBuffer, Kernel, Plan, Processor, Programs, Shape};
+pub use smoke::smoke;
 pub use weight::{Layout, Weight};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 /// Names a run in the environment of its processes.
-const TAG: &str = "TT_SIM_RUN_TAG";
+pub const TAG: &str = "TT_SIM_RUN_TAG";
 const POLL: Duration = Duration::from_millis(20);
 /// How often processes are looked for again, for they may start others meanwhile.
 const ROUNDS: u32 = 100;
@@ -73,7 +73,10 @@ fn end(tag: &str) -> Result<()> {
 }
 
 /// The numbers of the processes that have a tag in their environment.
-fn tagged(tag: &str) -> Result<Vec<String>> {
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn tagged(tag: &str) -> Result<Vec<String>> {
     let wanted = format!("{TAG}={tag}");
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("/proc, where processes are listed")? {

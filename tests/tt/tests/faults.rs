@@ -1,0 +1,144 @@
+//! What goes wrong with a real host library: the message says what to do, and no process is left.
+//! Each fault has a process of its own, this program again, for the library lives once in it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use muse_core::quant::tile::TileFormat;
+use muse_core::{Error, Result};
+use muse_parity::lane::{Lane, SIMULATOR};
+use muse_parity::process::{self, Ended};
+use muse_parity::setup::Environment;
+use muse_tt::op::{self, Binary};
+use muse_tt::{Buffer, Cores, Device, DeviceOptions, Matrix, Programs, open_shim};
+
+const LIMIT: Duration = Duration::from_secs(150);
+/// How long the device that gets lost may take to answer: it has compiled before.
+const PATIENCE: Duration = Duration::from_secs(10);
+const GIB: u64 = 1 << 30;
+
+/// Runs one of the ignored tests below in a lane.
+fn child(name: &str, environment: &[(String, String)]) -> Ended {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "--nocapture", name]).env_remove(SIMULATOR);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let folder = tempfile::tempdir().unwrap();
+    let tag = format!("muse-fault-{name}-{}", std::process::id());
+    let ended =
+        process::run(command.current_dir(folder.path()), &tag, folder.path(), LIMIT).unwrap();
+    assert_eq!(process::tagged(&tag).unwrap(), [""; 0], "no process is left");
+    ended
+}
+
+fn parts() -> Environment {
+    let folder = std::env::var_os("MUSE_TT_DIR").expect("MUSE_TT_DIR names the parts");
+    Environment::read(&PathBuf::from(folder)).unwrap()
+}
+
+fn lane(lane: Lane) -> Vec<(String, String)> {
+    lane.environment(&parts(), None).unwrap()
+}
+
+fn open() -> Result<Device> {
+    Device::open(open_shim()?, DeviceOptions { patience: Some(PATIENCE), ..Default::default() })
+}
+
+#[test]
+fn without_a_device_the_message_says_where_it_is_looked_for() {
+    let none: Vec<_> = parts().of_metal().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    let ended = child("opens_a_device", &none);
+    let message = ended.err;
+    assert!(
+        message.contains("/dev/tenstorrent") && message.contains("TT_METAL_SIMULATOR"),
+        "{message}"
+    );
+}
+
+#[test]
+#[ignore = "the child of the test above"]
+fn opens_a_device() {
+    if std::path::Path::new("/dev/tenstorrent").exists() {
+        eprintln!("/dev/tenstorrent is here, TT_METAL_SIMULATOR is not asked");
+        return;
+    }
+    let Err(error) = open() else { panic!("there is no device") };
+    assert!(matches!(error, Error::Device { .. }), "{error}");
+    eprintln!("{error}");
+}
+
+#[test]
+fn a_full_device_says_so_and_goes_on() {
+    let ended = child("fills_a_device", &lane(Lane::Mock));
+    assert!(ended.status.is_some_and(|status| status.success()), "{ended:?}");
+}
+
+#[test]
+#[ignore = "the child of the test above"]
+fn fills_a_device() {
+    let device = open().unwrap();
+    let mut held = Vec::new();
+    let error = loop {
+        match Buffer::new(&device, GIB, 1 << 11) {
+            Ok(buffer) => held.push(buffer),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 64, "a card has 32 GB");
+    };
+    assert!(matches!(error, Error::Exhausted(_)), "{error}");
+    assert!(error.to_string().contains("run with a shorter context"), "{error}");
+    held.pop();
+    Buffer::new(&device, GIB / 2, 1 << 11).expect("there is room again");
+}
+
+#[test]
+fn a_hundred_devices_leave_nothing() {
+    let ended = child("opens_a_hundred_times", &lane(Lane::Mock));
+    assert!(ended.status.is_some_and(|status| status.success()), "{ended:?}");
+}
+
+#[test]
+#[ignore = "the child of the test above"]
+fn opens_a_hundred_times() {
+    let round = || {
+        let device = open().unwrap();
+        let a = Matrix::new(&device, TileFormat::Bf16, 64, 64).unwrap();
+        Programs::new(&device)
+            .run(&op::binary(Binary::Add, &a, &a, &a, Cores::grid(2, 2)), true)
+            .unwrap();
+    };
+    // The library makes room for what it keeps.
+    (0..20).for_each(|_| round());
+    let before = resident_kib();
+    (0..80).for_each(|_| round());
+    let after = resident_kib();
+    // Of a device that was only opened and closed, the library itself keeps 9 KiB.
+    assert!(after < before + 80 * 16, "{before} KiB grew to {after} KiB in 80 rounds");
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn a_lost_device_ends_the_process_with_advice() {
+    let ended = child("loses_its_device", &lane(Lane::Wolfpine));
+    assert!(ended.status.is_some_and(|status| !status.success()), "{ended:?}");
+    assert!(ended.err.contains("see that the device is there"), "{ended:?}");
+}
+
+#[test]
+#[ignore = "the child of the test above"]
+fn loses_its_device() {
+    let device = open().unwrap();
+    let matrix = Matrix::of(&device, TileFormat::Bf16, &[1.0; 1024], 32).unwrap();
+    let own = std::process::id().to_string();
+    let simulator = process::tagged(&std::env::var(process::TAG).unwrap()).unwrap();
+    let simulator: Vec<_> = simulator.into_iter().filter(|id| *id != own).collect();
+    assert!(!simulator.is_empty(), "the simulator is a process of its own");
+    assert!(Command::new("kill").arg("-KILL").args(simulator).status().unwrap().success());
+    let read = matrix.read();
+    panic!("the device was there: {read:?}");
+}
