@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use muse_core::quant::tile::TileFormat;
@@ -18,10 +19,30 @@ const LIMIT: Duration = Duration::from_secs(150);
 const PATIENCE: Duration = Duration::from_secs(10);
 const GIB: u64 = 1 << 30;
 
-/// Runs one of the ignored tests below in a lane.
+/// Names what a process is to do that is none of the tests.
+const CHILD: &str = "MUSE_FAULT";
+
+fn main() {
+    let child = std::env::var(CHILD).ok();
+    match child.as_deref() {
+        Some("opens_a_device") => opens_a_device(),
+        Some("fills_a_device") => fills_a_device(),
+        Some("opens_a_hundred_times") => opens_a_hundred_times(),
+        Some("loses_its_device") => loses_its_device(),
+        Some(other) => panic!("{CHILD} is {other}, which is no fault"),
+        None => thread::scope(|scope| {
+            scope.spawn(without_a_device_the_message_says_where_it_is_looked_for);
+            scope.spawn(a_full_device_says_so_and_goes_on);
+            scope.spawn(a_hundred_devices_leave_nothing);
+            scope.spawn(a_lost_device_ends_the_process_with_advice);
+        }),
+    }
+}
+
+/// Runs one of the faults in a lane.
 fn child(name: &str, environment: &[(String, String)]) -> Ended {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "--nocapture", name]).env_remove(SIMULATOR);
+    command.env(CHILD, name).env_remove(SIMULATOR);
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let folder = tempfile::tempdir().unwrap();
     let tag = format!("muse-fault-{name}-{}", std::process::id());
@@ -44,7 +65,6 @@ fn open() -> Result<Device> {
     Device::open(open_shim()?, DeviceOptions { patience: Some(PATIENCE), ..Default::default() })
 }
 
-#[test]
 fn without_a_device_the_message_says_where_it_is_looked_for() {
     let none: Vec<_> = parts().of_metal().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     let ended = child("opens_a_device", &none);
@@ -55,8 +75,6 @@ fn without_a_device_the_message_says_where_it_is_looked_for() {
     );
 }
 
-#[test]
-#[ignore = "the child of the test above"]
 fn opens_a_device() {
     if std::path::Path::new("/dev/tenstorrent").exists() {
         eprintln!("/dev/tenstorrent is here, TT_METAL_SIMULATOR is not asked");
@@ -67,14 +85,11 @@ fn opens_a_device() {
     eprintln!("{error}");
 }
 
-#[test]
 fn a_full_device_says_so_and_goes_on() {
     let ended = child("fills_a_device", &lane(Lane::Mock));
     assert!(ended.status.is_some_and(|status| status.success()), "{ended:?}");
 }
 
-#[test]
-#[ignore = "the child of the test above"]
 fn fills_a_device() {
     let device = open().unwrap();
     let mut held = Vec::new();
@@ -91,14 +106,11 @@ fn fills_a_device() {
     Buffer::new(&device, GIB / 2, 1 << 11).expect("there is room again");
 }
 
-#[test]
 fn a_hundred_devices_leave_nothing() {
     let ended = child("opens_a_hundred_times", &lane(Lane::Mock));
     assert!(ended.status.is_some_and(|status| status.success()), "{ended:?}");
 }
 
-#[test]
-#[ignore = "the child of the test above"]
 fn opens_a_hundred_times() {
     let round = || {
         let device = open().unwrap();
@@ -122,15 +134,12 @@ fn resident_kib() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-#[test]
 fn a_lost_device_ends_the_process_with_advice() {
     let ended = child("loses_its_device", &lane(Lane::Wolfpine));
     assert!(ended.status.is_some_and(|status| !status.success()), "{ended:?}");
     assert!(ended.err.contains("see that the device is there"), "{ended:?}");
 }
 
-#[test]
-#[ignore = "the child of the test above"]
 fn loses_its_device() {
     let device = open().unwrap();
     let matrix = Matrix::of(&device, TileFormat::Bf16, &[1.0; 1024], 32).unwrap();
