@@ -95,9 +95,15 @@ std::variant<metal::DataMovementConfig, metal::ComputeConfig> config_of(const mt
         defines.emplace(kernel.defines[i].name, kernel.defines[i].value);
     }
     if (kernel.processor == MTT_COMPUTE) {
+        std::vector<metal::UnpackToDestMode> unpack(
+            NUM_CIRCULAR_BUFFERS, metal::UnpackToDestMode::Default);
+        for (size_t i = 0; i < 32; ++i) {
+            if (kernel.whole_values >> i & 1) unpack[i] = metal::UnpackToDestMode::UnpackToDestFp32;
+        }
         return metal::ComputeConfig{
             .math_fidelity = fidelity_of(kernel.fidelity),
             .fp32_dest_acc_en = kernel.wide_sums != 0,
+            .unpack_to_dest_mode = std::move(unpack),
             .compile_args = std::move(args),
             .defines = std::move(defines)};
     }

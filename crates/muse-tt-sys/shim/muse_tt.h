@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 // Grows with every change of this file.
-#define MTT_ABI 1u
+#define MTT_ABI 2u
 
 // An open device: one chip, with all of its worker cores.
 typedef struct mtt_device mtt_device;
@@ -74,6 +74,9 @@ typedef struct mtt_kernel {
     uint32_t fidelity;
     // Whether sums are kept in f32; for MTT_COMPUTE.
     uint32_t wide_sums;
+    // Bit i: circular buffer i is only copied to the registers, all bits of its F32 values; for
+    // MTT_COMPUTE.
+    uint32_t whole_values;
     uint32_t arg_count;
     const uint32_t* args;
     size_t define_count;

@@ -26,6 +26,9 @@ pub struct CircularBuffer {
     pub format: TileFormat,
     /// Room in pages.
     pub pages: u32,
+    /// Whether its F32 values are only copied to the registers, and with all of their bits: what
+    /// is multiplied or reduced from a buffer has 19.
+    pub whole: bool,
 }
 
 /// What a kernel runs on.
@@ -189,6 +192,8 @@ impl Compiled {
     fn new(device: &Device, plan: &Plan, counter: Option<&Counter>) -> Result<Self> {
         let program = Program::new(device)?;
         let ranges = plan.shape.cores.ranges();
+        let whole = plan.shape.buffers.iter().filter(|buffer| buffer.whole);
+        let whole = whole.fold(0, |bits, buffer| bits | 1 << buffer.index);
         for buffer in &plan.shape.buffers {
             program.circular_buffer(&ranges, buffer)?;
         }
@@ -199,7 +204,7 @@ impl Compiled {
         for (kernel, args) in plan.shape.kernels.iter().zip(&plan.args) {
             let source = counter.map(|counter| counter.source(kernel));
             let source = source.unwrap_or(Cow::Borrowed(kernel.source));
-            let id = program.kernel(&ranges, kernel, &source)?;
+            let id = program.kernel(&ranges, kernel, &source, whole)?;
             for (core, args) in args {
                 program.runtime_args(id, *core, &words(args))?;
             }
@@ -265,7 +270,13 @@ impl Program {
         Ok(id)
     }
 
-    fn kernel(&self, cores: &[mtt_cores], kernel: &Kernel, source: &str) -> Result<u32> {
+    fn kernel(
+        &self,
+        cores: &[mtt_cores],
+        kernel: &Kernel,
+        source: &str,
+        whole: u32,
+    ) -> Result<u32> {
         let mut args = kernel.constants.clone();
         for accessor in &kernel.accessors {
             args.extend(self.accessor(*accessor)?);
@@ -280,6 +291,7 @@ impl Program {
             processor: processor_code(kernel.processor),
             fidelity: 3,
             wide_sums: 1,
+            whole_values: whole,
             arg_count: args.len() as u32,
             args: args.as_ptr(),
             define_count: defines.len(),

@@ -1,5 +1,7 @@
 //! The device: buffers, weights, cache and the operations of the text model.
 
+use std::ops::Range;
+
 use super::kv::PageCopy;
 use super::pick::{PickRow, Picked};
 use super::place::{PAGE_TOKENS, PageGroup, Place, Token};
@@ -211,4 +213,24 @@ pub enum Mask {
         /// Farthest distance seen, inclusive.
         reach: u32,
     },
+}
+
+impl Mask {
+    /// Positions that a query at `t` of `place` sees.
+    ///
+    /// # Panics
+    /// If the window is 0: it would hide the query from itself.
+    pub fn visible(self, place: &Place<'_>, t: u32) -> Range<u32> {
+        match self {
+            Self::Causal { window: None } => 0..t + 1,
+            Self::Causal { window: Some(window) } => {
+                assert!(window > 0, "a window of 0 hides the query from itself");
+                (t + 1).saturating_sub(window)..t + 1
+            }
+            Self::Block { reach } => {
+                let end = place.start + place.rows as u32;
+                t.saturating_sub(reach)..end.min(t.saturating_add(reach).saturating_add(1))
+            }
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! the kernels in `kernels/` say how.
 
 mod argmax;
+mod attend;
 mod elementwise;
 mod embed;
 mod matmul;
@@ -10,6 +11,7 @@ mod rope;
 mod write_kv;
 
 pub use argmax::{PARTIAL_NUMBERS, argmax};
+pub use attend::{attend, attend_units};
 pub use elementwise::{Binary, Unary, binary, unary};
 pub use embed::embed;
 pub use matmul::{height, matmul};
@@ -26,7 +28,12 @@ use crate::program::{CircularBuffer, Kernel, Processor};
 const OUT: u32 = 16;
 
 fn pages(index: u32, format: TileFormat, pages: u32) -> CircularBuffer {
-    CircularBuffer { index, format, pages }
+    CircularBuffer { index, format, pages, whole: false }
+}
+
+/// Pages of F32 values that are only copied to the registers.
+fn whole_pages(index: u32, count: u32) -> CircularBuffer {
+    CircularBuffer { whole: true, ..pages(index, TileFormat::F32, count) }
 }
 
 /// Room for a page of numbers, which needs no format.

@@ -7,11 +7,9 @@ use muse_tt::{Ids, KvPages, op, slots};
 use crate::lane::Needs;
 
 use super::sequence::{Sequence, places};
-use super::{Bench, Case, On, Outcome, case, values};
+use super::{Bench, CANARY, Case, On, Outcome, case, values};
 
 const PAGES: usize = 8;
-/// What lies in the store where nothing is to be written.
-const CANARY: f32 = -77.0;
 
 /// Rows of several sequences, across ends of pages, and half a page that is written whole.
 pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
@@ -49,9 +47,8 @@ impl Bench {
         self.least.written = 2 * 2 * (real * cols) as u64;
         let (got_k, got_v) = store.read()?;
         let mut kv = self.cpu.alloc_kv(shape)?;
-        let all = Sequence::all(&[(0, PAGES * PAGE_TOKENS)], PAGES);
         let canaries = self.on_cpu(&canaries, cols)?;
-        self.cpu.write_kv(&mut kv, &[all[0].place()], &canaries, &canaries)?;
+        self.cpu.write_kv(&mut kv, &[Sequence::of_all(PAGES).place()], &canaries, &canaries)?;
         self.cpu.write_kv(&mut kv, &places, &self.on_cpu(&k, cols)?, &self.on_cpu(&v, cols)?)?;
         let (mut want, mut got) = (Vec::new(), Vec::new());
         let page = PAGE_TOKENS * cols;

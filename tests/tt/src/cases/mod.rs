@@ -1,6 +1,7 @@
 //! The cases: every kernel in every configuration, and what it must come to. What is wanted is
 //! computed by the CPU backend from the values that the device was given.
 
+mod attend;
 mod cache;
 mod heads;
 mod matmul;
@@ -59,6 +60,9 @@ impl Case {
     }
 }
 
+/// What lies where something may be written, or may not.
+const CANARY: f32 = -77.0;
+
 /// Which cores a case runs on: one, a row, or all that there are.
 #[derive(Clone, Copy, Debug)]
 enum On {
@@ -83,8 +87,8 @@ impl On {
 /// All cases.
 pub fn all() -> Vec<Case> {
     let kinds = |on| {
-        let heads = heads::cases(on).chain(cache::cases(on)).chain(pick::cases(on));
-        rows::cases(on).chain(matmul::cases(on)).chain(heads)
+        let heads = heads::cases(on).chain(cache::cases(on)).chain(attend::cases(on));
+        rows::cases(on).chain(matmul::cases(on)).chain(heads).chain(pick::cases(on))
     };
     On::ALL.into_iter().flat_map(kinds).collect()
 }
@@ -123,7 +127,7 @@ impl Bench {
 
     fn fresh(&self, rows: usize, cols: usize) -> Result<Matrix> {
         // Not zeros, so that what is not written shows.
-        self.on_device(&vec![-77.0; rows * cols], cols)
+        self.on_device(&vec![CANARY; rows * cols], cols)
     }
 
     fn on_cpu(&self, values: &[f32], cols: usize) -> Result<Buf> {

@@ -29,6 +29,22 @@ impl Sequence {
         runs.map(|((start, rows), pages)| Self { pages, start: *start, rows: *rows }).collect()
     }
 
+    /// One that has all pages in order, and all of whose rows run.
+    pub(super) fn of_all(pages: usize) -> Self {
+        Self { pages: (0..pages as u32).collect(), start: 0, rows: pages * PAGE_TOKENS }
+    }
+
+    /// Page and row in it of each of its positions up to the last that runs.
+    pub(super) fn slots(&self) -> impl Iterator<Item = usize> {
+        let end = self.start as usize + self.rows;
+        (0..end).map(|at| self.pages[at / PAGE_TOKENS] as usize * PAGE_TOKENS + at % PAGE_TOKENS)
+    }
+
+    /// Its pages.
+    pub(super) fn pages(&self) -> &[u32] {
+        &self.pages
+    }
+
     /// Where its rows live; pages of both groups are the same.
     pub(super) fn place(&self) -> Place<'_> {
         let pages = PageTable { full: &self.pages, window: &self.pages, window_base: 0 };

@@ -1,0 +1,219 @@
+// Scores, softmax and sums: see reader.cpp for the buffers and cores. Products and sums are kept in
+// f32, the sums of a head also between pages.
+#include <cstdint>
+
+#include "api/compute/binary_max_min.h"
+#include "api/compute/cb_api.h"
+#include "api/compute/common.h"
+#include "api/compute/compute_kernel_hw_startup.h"
+#include "api/compute/eltwise_binary_sfpu.h"
+#include "api/compute/eltwise_unary/binop_with_scalar.h"
+#include "api/compute/eltwise_unary/exp.h"
+#include "api/compute/eltwise_unary/recip.h"
+#include "api/compute/matmul.h"
+#include "api/compute/reconfig_data_format.h"
+#include "api/compute/reduce.h"
+#include "api/compute/tile_move_copy.h"
+
+namespace {
+
+constexpr uint32_t Q = 0;
+constexpr uint32_t K = 1;
+constexpr uint32_t V = 2;
+constexpr uint32_t MASK = 3;
+constexpr uint32_t CONSTANTS = 4;
+constexpr uint32_t SEGMENT = 5;
+constexpr uint32_t SCORES = 6;
+constexpr uint32_t LARGEST = 7;
+constexpr uint32_t LARGEST_OF_HEADS = 8;
+constexpr uint32_t WEIGHTS = 9;
+constexpr uint32_t KEEP = 10;
+constexpr uint32_t SUMS = 11;
+constexpr uint32_t WHOLE_SCORES = 13;
+constexpr uint32_t OUT = 16;
+
+// Tiles of CONSTANTS. Products with the columns put a tile's first column into all columns.
+constexpr uint32_t IDENTITY = 0;
+constexpr uint32_t PLUS_COLUMN = 1;
+constexpr uint32_t MINUS_COLUMN = 2;
+constexpr uint32_t ONES = 3;
+
+constexpr uint32_t TILES = get_compile_time_arg_val(0);
+constexpr uint32_t HEADS = get_compile_time_arg_val(1);
+constexpr uint32_t UNITS = get_compile_time_arg_val(2);
+constexpr uint32_t SEGMENT_TILES = get_compile_time_arg_val(3);
+constexpr uint32_t PAGES = 3;
+
+// Packs registers into a buffer and hands them on.
+void pack_to(uint32_t buffer, uint32_t first, uint32_t count) {
+    cb_reserve_back(buffer, count);
+    pack_reconfig_data_format(buffer);
+    for (uint32_t i = 0; i < count; ++i) pack_tile(first + i, buffer);
+    cb_push_back(buffer, count);
+}
+
+void begin_packing() {
+    tile_regs_commit();
+    tile_regs_wait();
+}
+
+// Scores of a head for one page, hidden keys far below all others, into the first two registers.
+void scores(uint32_t head) {
+    for (uint32_t half = 0; half < 2; ++half) {
+        for (uint32_t tile = 0; tile < TILES; ++tile) {
+            matmul_tiles(Q, K, head * TILES + tile, half * TILES + tile, half);
+        }
+        matmul_tiles(CONSTANTS, MASK, IDENTITY, half, half);
+    }
+}
+
+// The largest score of every row, in its first column, those of earlier pages included.
+void find_largest(uint32_t head, bool first) {
+    matmul_init(Q, K, 1);
+    tile_regs_acquire();
+    scores(head);
+    begin_packing();
+    pack_to(SCORES, 0, 2);
+    pack_to(WHOLE_SCORES, 0, 2);
+    tile_regs_release();
+
+    cb_wait_front(SCORES, 2);
+    reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(SCORES, CONSTANTS, LARGEST);
+    tile_regs_acquire();
+    reduce_tile<PoolType::MAX, ReduceDim::REDUCE_ROW>(SCORES, CONSTANTS, 0, ONES, 0);
+    reduce_tile<PoolType::MAX, ReduceDim::REDUCE_ROW>(SCORES, CONSTANTS, 1, ONES, 0);
+    if (!first) {
+        cb_wait_front(LARGEST_OF_HEADS, 1);
+        copy_tile_to_dst_init_short(LARGEST_OF_HEADS);
+        copy_tile(LARGEST_OF_HEADS, 0, 1);
+        binary_max_tile_init();
+        binary_max_tile(0, 1, 0);
+    }
+    begin_packing();
+    pack_to(LARGEST, 0, 1);
+    pack_to(LARGEST_OF_HEADS, 0, 1);
+    reduce_uninit();
+    tile_regs_release();
+    cb_pop_front(SCORES, 2);
+}
+
+// Weights of the keys that the scores are of, and what the sums of earlier pages are to be multiplied by.
+void weigh(uint32_t scale, bool first) {
+    cb_wait_front(LARGEST, 1);
+    cb_wait_front(WHOLE_SCORES, 2);
+    tile_regs_acquire();
+    copy_tile_to_dst_init_short_with_dt(Q, WHOLE_SCORES);
+    copy_tile(WHOLE_SCORES, 0, 0);
+    copy_tile(WHOLE_SCORES, 1, 1);
+    reconfig_data_format_srca(WHOLE_SCORES, CONSTANTS);
+    matmul_init(LARGEST, CONSTANTS, 1);
+    matmul_tiles(LARGEST, CONSTANTS, 0, MINUS_COLUMN, 0);
+    matmul_tiles(LARGEST, CONSTANTS, 0, MINUS_COLUMN, 1);
+    if (!first) {
+        matmul_tiles(LARGEST, CONSTANTS, 0, MINUS_COLUMN, 2);
+        matmul_tiles(LARGEST_OF_HEADS, CONSTANTS, 0, PLUS_COLUMN, 2);
+    }
+    const uint32_t tiles = first ? 2 : 3;
+    binop_with_scalar_tile_init();
+    for (uint32_t tile = 0; tile < tiles; ++tile) mul_unary_tile(tile, scale);
+    exp_tile_init();
+    for (uint32_t tile = 0; tile < tiles; ++tile) exp_tile(tile);
+    begin_packing();
+    pack_to(WEIGHTS, 0, 2);
+    if (!first) pack_to(KEEP, 2, 1);
+    tile_regs_release();
+    cb_pop_front(WHOLE_SCORES, 2);
+    cb_pop_front(LARGEST, 1);
+    if (!first) cb_pop_front(LARGEST_OF_HEADS, 1);
+}
+
+// Adds the weighted values of a page to a head's sums; the last one is the total of the weights.
+void add_values(bool first) {
+    cb_wait_front(WEIGHTS, 2);
+    if (!first) {
+        cb_wait_front(KEEP, 1);
+        cb_wait_front(SUMS, TILES + 1);
+    }
+    for (uint32_t tile = 0; tile <= TILES; ++tile) {
+        matmul_init(WEIGHTS, V, 0);
+        tile_regs_acquire();
+        for (uint32_t half = 0; half < 2; ++half) {
+            if (tile < TILES) {
+                matmul_tiles(WEIGHTS, V, half, half * TILES + tile, 0);
+            } else {
+                matmul_tiles(WEIGHTS, CONSTANTS, half, ONES, 0);
+            }
+        }
+        if (!first) {
+            copy_tile_to_dst_init_short_with_dt(V, SUMS);
+            copy_tile(SUMS, tile, 1);
+            copy_tile(KEEP, 0, 2);
+            mul_binary_tile_init();
+            mul_binary_tile(1, 2, 1);
+            add_binary_tile_init();
+            add_binary_tile(0, 1, 0);
+            reconfig_data_format_srca(SUMS, V);
+        }
+        begin_packing();
+        pack_to(SUMS, 0, 1);
+        tile_regs_release();
+    }
+    cb_pop_front(WEIGHTS, 2);
+    if (!first) {
+        cb_pop_front(KEEP, 1);
+        cb_pop_front(SUMS, TILES + 1);
+    }
+}
+
+// A head's sums over the total of its weights.
+void finish() {
+    cb_wait_front(SUMS, TILES + 1);
+    copy_tile_to_dst_init_short_with_dt(V, SUMS);
+    for (uint32_t tile = 0; tile < TILES; ++tile) {
+        tile_regs_acquire();
+        copy_tile(SUMS, tile, 0);
+        copy_tile(SUMS, TILES, 1);
+        recip_tile_init();
+        recip_tile(1);
+        mul_binary_tile_init();
+        mul_binary_tile(0, 1, 0);
+        begin_packing();
+        pack_to(OUT, 0, 1);
+        tile_regs_release();
+    }
+    reconfig_data_format_srca(SUMS, V);
+    cb_pop_front(SUMS, TILES + 1);
+}
+
+}  // namespace
+
+void kernel_main() {
+    const uint32_t count = get_arg_val<uint32_t>(0);
+    const uint32_t scale = get_arg_val<uint32_t>(1);
+    compute_kernel_hw_startup<SrcOrder::Reverse>(Q, K, OUT);
+    cb_wait_front(CONSTANTS, 4);
+    for (uint32_t unit = 0; unit < count; ++unit) {
+        cb_wait_front(SEGMENT, SEGMENT_TILES);
+        const uint32_t pages = read_tile_value(SEGMENT, 0, PAGES);
+        cb_pop_front(SEGMENT, SEGMENT_TILES);
+        if (pages == 0) continue;
+        cb_wait_front(Q, HEADS * TILES);
+        for (uint32_t page = 0; page < pages; ++page) {
+            cb_wait_front(K, 2 * TILES);
+            cb_wait_front(V, 2 * TILES);
+            cb_wait_front(MASK, 2);
+            for (uint32_t head = 0; head < HEADS; ++head) {
+                find_largest(head, page == 0);
+                weigh(scale, page == 0);
+                add_values(page == 0);
+            }
+            cb_pop_front(K, 2 * TILES);
+            cb_pop_front(V, 2 * TILES);
+            cb_pop_front(MASK, 2);
+        }
+        for (uint32_t head = 0; head < HEADS; ++head) finish();
+        cb_wait_front(LARGEST_OF_HEADS, HEADS);
+        cb_pop_front(LARGEST_OF_HEADS, HEADS);
+        cb_pop_front(Q, HEADS * TILES);
+    }
+}
