@@ -16,7 +16,6 @@ fn main() {
     println!("{:<34} {:>8} {:>12} {:>14}", "kernel", "isa", "µs a call", "throughput");
     stored_rows(&bench);
     plain_loops(&bench);
-    attention(&bench);
     println!("{:<34} {:>8} {:>12} {:>14}", "decode step", "isa", "µs", "tokens/s");
     for format in [Format::Bf16, Format::Q8_0] {
         for &isa in Isa::available() {
@@ -146,30 +145,6 @@ fn plain_loops(bench: &Bench) {
             let mut running = softmax::Running::START;
             black_box(kernel(black_box(&mut scores), 1.0, &mut running));
         });
-    }
-}
-
-fn attention(bench: &Bench) {
-    let (heads, head_dim, position) = (32, 128, 1023);
-    let pages: Vec<u32> = (0..16).collect();
-    let table = PageTable { full: &pages, window: &[], window_base: 0 };
-    let places = [Place { start: position, rows: 1, pages: table }];
-    let mask = Mask::Causal { window: None };
-    let attention = Attention { heads, head_dim, scale: 0.1, mask };
-    for kind in [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0] {
-        for &isa in Isa::available() {
-            let cpu = Cpu::with_isa(CpuOptions { threads: Some(1) }, isa).expect("one thread");
-            let shape = KvShape { group: PageGroup::Full, pages: 16, kv_heads: 2, head_dim, kind };
-            let kv = cpu.alloc_kv(shape).expect("memory");
-            let mut q = cpu.alloc(1, heads * head_dim).expect("memory");
-            let mut out = cpu.alloc(1, heads * head_dim).expect("memory");
-            cpu.write(&mut q, 0, &values(heads * head_dim)).expect("write");
-            let work = 4.0 * f64::from(position + 1) * (heads * head_dim) as f64;
-            let name = format!("attend {kind:?} over {} positions", position + 1);
-            bench.report(&name, isa.name(), work, "GFLOP/s", || {
-                cpu.attend(&q, &kv, &places, &attention, &mut out).expect("attend");
-            });
-        }
     }
 }
 

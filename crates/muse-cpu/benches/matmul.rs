@@ -1,6 +1,7 @@
 //! Times matrix products of every format as a model runs them, and says which share of the
 //! machine's ceilings they reach. `--smoke` only shows that it runs; a format's name restricts the
-//! run to it, `--threads N` sets the threads, `--rows N` takes one size alone.
+//! run to it, `--threads N` sets the threads, `--rows N` takes one size alone, `--shape NxK` weights
+//! of that shape.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -20,23 +21,25 @@ struct Options {
     smoke: bool,
     threads: usize,
     rows: Vec<usize>,
+    shape: (usize, usize),
     formats: Vec<Format>,
 }
 
 fn options() -> Options {
-    let mut options =
-        Options { smoke: false, threads: 2, rows: ROWS.to_vec(), formats: Vec::new() };
+    let (rows, formats) = (ROWS.to_vec(), Vec::new());
+    let mut options = Options { smoke: false, threads: 2, rows, shape: (N, K), formats };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--smoke" => options.smoke = true,
-            "--threads" => {
-                let threads = arguments.next().and_then(|n| n.parse().ok());
-                options.threads = threads.expect("--threads wants a number");
-            }
-            "--rows" => {
-                let rows = arguments.next().and_then(|n| n.parse().ok());
-                options.rows = vec![rows.expect("--rows wants a number")];
+            "--threads" => options.threads = number(&mut arguments),
+            "--rows" => options.rows = vec![number(&mut arguments)],
+            "--shape" => {
+                let shape = arguments.next().and_then(|shape| {
+                    let (n, k) = shape.split_once('x')?;
+                    Some((n.parse().ok()?, k.parse().ok()?))
+                });
+                options.shape = shape.expect("--shape wants NxK");
             }
             name => options.formats.extend(Format::ALL.iter().filter(|f| f.name() == name)),
         }
@@ -47,9 +50,14 @@ fn options() -> Options {
     options
 }
 
+fn number(arguments: &mut impl Iterator<Item = String>) -> usize {
+    arguments.next().and_then(|n| n.parse().ok()).expect("a number behind the option")
+}
+
 fn main() {
-    let Options { smoke, threads, rows, formats } = options();
-    let time = Duration::from_millis(if smoke { 1 } else { 300 });
+    let Options { smoke, threads, rows, shape, formats } = options();
+    let time = Duration::from_millis(if smoke { 0 } else { 300 });
+    let shape = if smoke { (64, 512) } else { shape };
     let peaks = Peaks::measure(threads, time).expect("memory");
     let giga = |rate: Option<f64>| rate.map_or("none".into(), |rate| format!("{:.0}", rate * 1e-9));
     println!("{threads} threads: memory {:.1} GB/s", peaks.read * 1e-9);
@@ -57,7 +65,7 @@ fn main() {
     println!("f32 {} GFLOP/s", giga(Some(peaks.f32)));
     println!("{:<8} {:>5} {:>10} {:>8} {:>8} shares", "format", "rows", "µs", "GB/s", "GOP/s");
     for format in formats {
-        run(format, threads, &rows, time, smoke, &peaks);
+        run(format, threads, &rows, shape, time, &peaks);
     }
 }
 
@@ -94,14 +102,13 @@ fn run(
     format: Format,
     threads: usize,
     sizes: &[usize],
+    (n, k): (usize, usize),
     time: Duration,
-    smoke: bool,
     peaks: &Peaks,
 ) {
     let cpu = Cpu::new(CpuOptions { threads: Some(threads) }).expect("threads");
-    let (k, n) = if smoke { (512, 64) } else { (K, N) };
     let bytes = format.bytes_for(n * k);
-    let count = if smoke { 1 } else { WEIGHTS / bytes };
+    let count = if time.is_zero() { 1 } else { (WEIGHTS / bytes).max(1) };
     // Bytes of 0x3c are moderate scales in every format; the values do not change the time.
     let file = vec![0x3c; bytes];
     let weights: Vec<Weight> = (0..count)
@@ -125,7 +132,7 @@ fn run(
             cpu.linear(&x, rows, &mut [(black_box(weight), &mut y)]).expect("linear");
             best = best.min(round.elapsed());
             next += 1;
-            if started.elapsed() >= time && (smoke || next >= 5) {
+            if started.elapsed() >= time && (time.is_zero() || next >= 5) {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use muse_core::contract::{
 use muse_core::quant::Format;
 use muse_core::{Error, Result, sampler};
 
-use crate::attend::{attend, visible};
+use crate::attend::{Attend, visible};
 use crate::buf::{Buf, Weight};
 use crate::kernels::elementwise::Pairs;
 use crate::kernels::{Isa, Kernels};
@@ -161,7 +161,7 @@ impl Backend for Cpu {
     }
 
     fn alloc_kv(&self, shape: KvShape) -> Result<Kv> {
-        Kv::zeroed(shape)
+        Kv::zeroed(shape, self.kernels.pairs.is_some() && !self.exact)
     }
 
     fn copy_pages(&self, kv: &mut Kv, copies: &[PageCopy]) -> Result<()> {
@@ -265,26 +265,17 @@ impl Backend for Cpu {
         out: &mut Buf,
     ) -> Result<()> {
         let shape = kv.shape();
-        let Attention { heads, head_dim, scale, mask } = *attention;
+        let Attention { heads, head_dim, mask, .. } = *attention;
         assert_eq!(head_dim, shape.head_dim, "head widths of queries and of the cache");
         assert!(heads.is_multiple_of(shape.kv_heads), "{heads} heads over {}", shape.kv_heads);
-        let (width, group) = (heads * head_dim, heads / shape.kv_heads * head_dim);
+        let width = heads * head_dim;
         assert_eq!((q.cols(), out.cols()), (width, width), "widths of queries and output");
         let rows = total_rows(places);
-        let (q, out) = (q.rows(0..rows), out.rows_mut(0..rows));
-        let task = |index: usize, out: &mut [f32]| {
-            let (place, t) = locate(places, index / shape.kv_heads);
-            let q = &q[index * group..(index + 1) * group];
-            let seen = visible(mask, place, t);
-            let head = index % shape.kv_heads;
-            attend(&self.kernels, q, kv, head, &place.pages, seen, scale, out);
-        };
         let keys = places.iter().map(|place| place.rows * visible(mask, place, place.start).len());
-        if keys.sum::<usize>() * width < SHARED_PRODUCTS {
-            out.chunks_exact_mut(group).enumerate().for_each(|(i, out)| task(i, out));
-        } else {
-            chunks(&self.pool, out, group, task);
-        }
+        let shared = keys.sum::<usize>() * width >= SHARED_PRODUCTS;
+        let q = q.rows(0..rows);
+        let call = Attend { kernels: &self.kernels, kv, attention, places, q };
+        call.run(shared.then_some(&self.pool), out.rows_mut(0..rows));
         Ok(())
     }
 

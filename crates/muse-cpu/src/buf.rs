@@ -101,7 +101,8 @@ impl Weight {
         }
     }
 
-    pub(crate) fn shape(&self) -> (usize, usize) {
+    /// Rows and columns.
+    pub fn shape(&self) -> (usize, usize) {
         (self.rows, self.cols)
     }
 

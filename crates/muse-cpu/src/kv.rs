@@ -1,4 +1,4 @@
-//! The paged K and V store of a layer.
+//! The paged K and V store of a layer. Pages are saved row after row, however they lie in memory.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,19 +7,23 @@ use muse_core::contract::{KvShape, PAGE_TOKENS, PageCopy};
 use muse_core::{Error, Result};
 
 use crate::aligned::Aligned;
+use crate::kernels::pairs::{self, key_at, value_at};
 use crate::layout::Layout;
 
 /// K and V, each `[pages, kv_heads, 64, head_dim]` in the bytes of its type.
 pub struct Kv {
     shape: KvShape,
     layout: Layout,
+    /// The values of a page's head lie in pairs, see [`crate::kernels::pairs`].
+    pairs: bool,
     row_bytes: usize,
     k: Aligned<u8>,
     v: Aligned<u8>,
 }
 
 impl Kv {
-    pub(crate) fn zeroed(shape: KvShape) -> Result<Self> {
+    /// A store of zeros, in pairs if `pairs` and its type and width allow.
+    pub(crate) fn zeroed(shape: KvShape, pairs: bool) -> Result<Self> {
         let layout = Layout::from(shape.kind);
         let block = layout.format().block_values();
         if !shape.head_dim.is_multiple_of(block) {
@@ -33,7 +37,8 @@ impl Kv {
         let page_bytes = shape.kv_heads.saturating_mul(PAGE_TOKENS * row_bytes);
         let bytes = shape.pages.saturating_mul(page_bytes);
         let (k, v) = (Aligned::zeroed(bytes)?, Aligned::zeroed(bytes)?);
-        Ok(Self { shape, layout, row_bytes, k, v })
+        let pairs = pairs && layout == Layout::Bf16 && shape.head_dim.is_multiple_of(pairs::LANES);
+        Ok(Self { shape, layout, pairs, row_bytes, k, v })
     }
 
     pub(crate) fn shape(&self) -> KvShape {
@@ -44,14 +49,30 @@ impl Kv {
         self.layout
     }
 
+    /// Whether values lie in pairs: then only whole pages of a head can be read.
+    pub(crate) fn in_pairs(&self) -> bool {
+        self.pairs
+    }
+
     /// Bytes of K and of V of rows `rows` of a page, one head.
     pub(crate) fn rows(&self, page: u32, head: usize, rows: Range<usize>) -> (&[u8], &[u8]) {
         let range = self.range(page, head, rows);
         (&self.k[range.clone()], &self.v[range])
     }
 
+    /// Bytes of K and of V of a head's page.
+    pub(crate) fn head(&self, page: u32, head: usize) -> (&[u8], &[u8]) {
+        self.rows(page, head, 0..PAGE_TOKENS)
+    }
+
     /// Stores a head's K and V row.
     pub(crate) fn write(&mut self, page: u32, head: usize, row: usize, k: &[f32], v: &[f32]) {
+        if self.pairs {
+            let (range, dim) = (self.range(page, head, 0..PAGE_TOKENS), self.shape.head_dim);
+            put(k, &mut self.k[range.clone()], |col| key_at(row, col, dim));
+            put(v, &mut self.v[range], |col| value_at(row, col, dim));
+            return;
+        }
         let range = self.range(page, head, row..row + 1);
         self.layout.encode(k, &mut self.k[range.clone()]);
         self.layout.encode(v, &mut self.v[range]);
@@ -62,15 +83,41 @@ impl Kv {
         for head in 0..self.shape.kv_heads {
             let from = self.range(copy.from, head, 0..copy.rows);
             let to = self.range(copy.to, head, 0..copy.rows).start;
-            self.k.copy_within(from.clone(), to);
-            self.v.copy_within(from, to);
+            if self.pairs {
+                self.copy_pairs(from.start, to, copy.rows);
+            } else {
+                self.k.copy_within(from.clone(), to);
+                self.v.copy_within(from, to);
+            }
+        }
+    }
+
+    /// Copies the first rows of a head's page between two starts.
+    fn copy_pairs(&mut self, from: usize, to: usize, rows: usize) {
+        let dim = self.shape.head_dim;
+        for col in (0..dim).step_by(2) {
+            let keys = key_at(0, col, dim)..key_at(rows, col, dim);
+            self.k.copy_within(from + keys.start..from + keys.end, to + keys.start);
+        }
+        self.v.copy_within(from..from + value_at(rows / 2 * 2, 0, dim), to);
+        if !rows.is_multiple_of(2) {
+            for col in 0..dim {
+                let at = value_at(rows - 1, col, dim);
+                self.v.copy_within(from + at..from + at + 2, to + at);
+            }
         }
     }
 
     pub(crate) fn save(&self, page: u32, out: &mut Vec<u8>) {
         let range = self.page(page);
-        out.extend_from_slice(&self.k[range.clone()]);
-        out.extend_from_slice(&self.v[range]);
+        if !self.pairs {
+            out.extend_from_slice(&self.k[range.clone()]);
+            out.extend_from_slice(&self.v[range]);
+            return;
+        }
+        let (k, v) = (&self.k[range.clone()], &self.v[range]);
+        self.offsets(key_at).for_each(|at| out.extend_from_slice(&k[at..at + 2]));
+        self.offsets(value_at).for_each(|at| out.extend_from_slice(&v[at..at + 2]));
     }
 
     pub(crate) fn load(&mut self, page: u32, bytes: &mut &[u8]) -> Result<()> {
@@ -84,11 +131,31 @@ impl Kv {
                 bytes.len()
             )));
         };
-        let (k, v) = taken.split_at(range.len());
-        self.k[range.clone()].copy_from_slice(k);
-        self.v[range].copy_from_slice(v);
         *bytes = rest;
+        let (k, v) = taken.split_at(range.len());
+        if !self.pairs {
+            self.k[range.clone()].copy_from_slice(k);
+            self.v[range].copy_from_slice(v);
+            return Ok(());
+        }
+        let (keys, values) = (self.offsets(key_at), self.offsets(value_at));
+        for (raw, at) in k.chunks_exact(2).zip(keys) {
+            self.k[range.start + at..][..2].copy_from_slice(raw);
+        }
+        for (raw, at) in v.chunks_exact(2).zip(values) {
+            self.v[range.start + at..][..2].copy_from_slice(raw);
+        }
         Ok(())
+    }
+
+    /// Where the values of a page lie in pairs, in the order they are saved in.
+    fn offsets(&self, at: fn(usize, usize, usize) -> usize) -> impl Iterator<Item = usize> + use<> {
+        let KvShape { kv_heads, head_dim: dim, .. } = self.shape;
+        let head_bytes = PAGE_TOKENS * self.row_bytes;
+        let rows = (0..kv_heads * PAGE_TOKENS).map(|row| (row / PAGE_TOKENS, row % PAGE_TOKENS));
+        rows.flat_map(move |(head, row)| {
+            (0..dim).map(move |col| head * head_bytes + at(row, col, dim))
+        })
     }
 
     fn page(&self, page: u32) -> Range<usize> {
@@ -101,6 +168,13 @@ impl Kv {
         assert!(head < self.shape.kv_heads && rows.end <= PAGE_TOKENS, "rows of a page's head");
         let first = self.page(page).start + head * PAGE_TOKENS * self.row_bytes;
         first + rows.start * self.row_bytes..first + rows.end * self.row_bytes
+    }
+}
+
+/// Writes a row of BF16 values to where they lie in pairs.
+fn put(row: &[f32], bytes: &mut [u8], at: impl Fn(usize) -> usize) {
+    for (col, &x) in row.iter().enumerate() {
+        bytes[at(col)..][..2].copy_from_slice(&half::bf16::from_f32(x).to_le_bytes());
     }
 }
 
@@ -126,10 +200,10 @@ mod tests {
             head_dim: 40,
             kind: KvType::Q8_0,
         };
-        let error = Kv::zeroed(shape).unwrap_err();
+        let error = Kv::zeroed(shape, true).unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");
         assert!(error.to_string().contains("40"), "{error}");
-        assert!(Kv::zeroed(KvShape { kind: KvType::F16, ..shape }).is_ok());
+        assert!(Kv::zeroed(KvShape { kind: KvType::F16, ..shape }, true).is_ok());
     }
 
     #[test]
@@ -141,7 +215,43 @@ mod tests {
             head_dim: 128,
             kind: KvType::F32,
         };
-        let error = Kv::zeroed(shape).unwrap_err();
+        let error = Kv::zeroed(shape, true).unwrap_err();
         assert!(matches!(error, Error::Exhausted(_)), "{error:?}");
+    }
+
+    /// Pages of a store in pairs and of one in rows: copies and saved bytes are the same.
+    #[test]
+    fn pairs_are_copied_saved_and_loaded_as_rows_are() {
+        let (dim, kv_heads) = (32, 2);
+        let group = PageGroup::Full;
+        let shape = KvShape { group, pages: 3, kv_heads, head_dim: dim, kind: KvType::Bf16 };
+        let mut stores = [true, false].map(|pairs| Kv::zeroed(shape, pairs).unwrap());
+        assert_eq!(stores.each_ref().map(Kv::in_pairs), [true, false]);
+        for store in &mut stores {
+            for (i, (head, row)) in (0..kv_heads)
+                .flat_map(|head| (0..PAGE_TOKENS).map(move |row| (head, row)))
+                .enumerate()
+            {
+                let values = |seed: usize| -> Vec<f32> {
+                    (0..dim).map(|col| ((i * dim + col) * seed % 1009) as f32 - 500.0).collect()
+                };
+                store.write(1, head, row, &values(7919), &values(6007));
+            }
+            for (to, rows) in [(0, 13), (2, 64)] {
+                store.copy(&PageCopy { group, from: 1, to, rows });
+            }
+        }
+        let saved = |store: &Kv, page| {
+            let mut bytes = Vec::new();
+            store.save(page, &mut bytes);
+            bytes
+        };
+        let [paired, plain] = &mut stores;
+        for page in 0..3 {
+            assert!(saved(paired, page) == saved(plain, page), "page {page}");
+        }
+        let page = saved(plain, 0);
+        paired.load(2, &mut page.as_slice()).unwrap();
+        assert!(saved(paired, 2) == page, "loaded and saved again");
     }
 }

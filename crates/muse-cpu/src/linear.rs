@@ -11,7 +11,7 @@ use crate::buf::{Buf, Store, Weight};
 use crate::kernels::Kernels;
 use crate::layout::Layout;
 use crate::pool::Pool;
-use crate::quant::{self, Activations, Kind, MOST_ROWS, PANEL, expanded_bytes, tile_rows};
+use crate::quant::{self, Activations, Kind, MOST_ROWS, PANEL, Rows, expanded_bytes, tile_rows};
 use crate::split::{Matrix, chunks};
 
 /// Columns of a task of plain weights: enough work to be worth taking, few enough to share evenly.
@@ -23,8 +23,10 @@ const DECODED: usize = 8;
 /// Tasks a thread should find in a packed weight, and the most panels of one.
 const TASKS: usize = 16;
 const MOST_PANELS: usize = 8;
-/// Rows from which on a panel is unpacked once for all of them.
-const EXPANDED: usize = 96;
+/// Rows from which on panels are unpacked once for all of them.
+const MANY: usize = 96;
+/// Panels that many rows pass together.
+const GROUP: usize = 4;
 /// Products from which on the work is shared.
 const SHARED_PRODUCTS: usize = 1 << 19;
 /// Values from which on quantizing activations is shared.
@@ -136,7 +138,7 @@ impl Space {
             let band = band.get_mut().unwrap_or_else(PoisonError::into_inner);
             for (weight, _) in into {
                 match weight.store() {
-                    Store::Packed(..) if rows >= EXPANDED => {
+                    Store::Packed(_, kernels, _) if rows >= MANY && kernels.expand.is_some() => {
                         band.expanded.reserve(expanded_bytes(k))?;
                     }
                     Store::Blocks(_) => band.decoded.reserve(DECODED * k)?,
@@ -196,9 +198,17 @@ impl Call<'_> {
         }
     }
 
-    /// Panels of a task of a packed weight of `n` rows.
-    fn panels(&self, n: usize) -> usize {
-        (n.div_ceil(PANEL) / (self.threads * TASKS)).clamp(1, MOST_PANELS)
+    /// Panels of a task of a packed weight `[n, k]`.
+    fn panels(&self, kind: &Kind, (n, k): (usize, usize)) -> usize {
+        let (tasks, most) =
+            if self.fetches(kind, k) { (TASKS / 2, 2 * MOST_PANELS) } else { (TASKS, MOST_PANELS) };
+        (n.div_ceil(PANEL) / (self.threads * tasks)).clamp(1, most)
+    }
+
+    /// Whether a panel is worth fetching while the one before is multiplied: where a number takes a
+    /// byte at least, memory takes its time, and from a second tile on it would rest.
+    fn fetches(&self, kind: &Kind, k: usize) -> bool {
+        (MOST_ROWS + 1..MANY).contains(&self.rows) && kind.panel_bytes(k) >= PANEL * k
     }
 
     fn tasks(&self, weight: &Weight) -> usize {
@@ -206,7 +216,7 @@ impl Call<'_> {
         match weight.store() {
             Store::Plain(..) => n.div_ceil(BAND) * self.rows.div_ceil(BLOCK),
             Store::Blocks(_) => n.div_ceil(DECODED),
-            Store::Packed(..) => n.div_ceil(PANEL * self.panels(n)),
+            Store::Packed(kind, ..) => n.div_ceil(PANEL * self.panels(kind, weight.shape())),
         }
     }
 
@@ -234,10 +244,19 @@ impl Call<'_> {
                     self.plain(Layout::F32, bytes, k, row, rows, y, col, cols);
                 }
             }
-            Store::Packed(kind, kernels, packed) => {
-                let panels = self.panels(n);
-                for panel in task * panels..((task + 1) * panels).min(n.div_ceil(PANEL)) {
-                    self.panel(kind, kernels, packed, k, y, panel, n);
+            Store::Packed(kind, kernels, bytes) => {
+                let packed = Packed { kind, kernels, bytes, n, k };
+                let panels = self.panels(kind, (n, k));
+                let panels = task * panels..((task + 1) * panels).min(n.div_ceil(PANEL));
+                if self.rows < MANY || kind.activations.run(k) == k {
+                    for panel in panels.clone() {
+                        self.panel(&packed, panel, panel + 1 < panels.end, y);
+                    }
+                } else {
+                    let groups = panels.clone().step_by(GROUP);
+                    groups.for_each(|first| {
+                        self.group(&packed, first..panels.end.min(first + GROUP), y);
+                    });
                 }
             }
         }
@@ -265,43 +284,101 @@ impl Call<'_> {
         }
     }
 
-    /// All rows of `x` with one panel.
-    fn panel(
-        &self,
-        kind: &Kind,
-        kernels: &quant::Kernels,
-        packed: &[u8],
-        k: usize,
-        y: &Matrix<'_, f32>,
-        panel: usize,
-        n: usize,
-    ) {
-        let (col, width) = (panel * PANEL, kind.panel_bytes(k));
-        let (cols, packed) = (PANEL.min(n - col), &packed[panel * width..][..width]);
-        let (x, words) = (self.space.words(kind.activations), kind.activations.words(k));
+    /// All rows of `x` with one panel, which is read in one go.
+    fn panel(&self, packed: &Packed<'_>, panel: usize, goes_on: bool, y: &Matrix<'_, f32>) {
+        let form = packed.kind.activations;
         let mut band = None;
-        let (rows, panel) = match kernels.expand {
-            Some((expand, expanded)) if self.rows >= EXPANDED => {
-                let band = &mut *band.insert(self.space.band());
-                let room = &mut band.expanded[..expanded_bytes(k)];
-                expand(packed, room);
-                (expanded, &*room)
+        for run in form.runs(packed.k) {
+            let mut part = packed.part(panel, &run);
+            let mut rows = packed.kernels.packed;
+            if let Some((expand, expanded)) = packed.kernels.expand.filter(|_| self.rows >= MANY) {
+                let band = &mut **band.get_or_insert_with(|| self.space.band());
+                let room = &mut band.expanded[..expanded_bytes(run.len())];
+                expand(part, room);
+                (part, rows) = (room, expanded);
             }
-            _ => (kernels.packed, packed),
-        };
-        let mut out = [[0.0; PANEL]; MOST_ROWS];
-        for (first, n) in tiles(0..self.rows) {
-            let out = &mut out[..n];
-            rows(panel, k, &x[first * words..][..n * words], out);
-            for (r, values) in out.iter().enumerate() {
-                // SAFETY: no other task has these columns.
-                let y = unsafe { y.part(first + r, col, cols) };
-                match <&mut [f32; PANEL]>::try_from(&mut *y) {
-                    Ok(y) => *y = *values,
-                    Err(_) => y.copy_from_slice(&values[..cols]),
+            let next = match goes_on && self.fetches(packed.kind, packed.k) {
+                true => packed.behind(panel, &run),
+                false => &[],
+            };
+            for tile in tiles(0..self.rows) {
+                let share = |row: usize| next.len() * row / self.rows;
+                let next = &next[share(tile.0)..share(tile.0 + tile.1)];
+                self.add(packed, rows, part, panel, &run, tile, next, y);
+            }
+        }
+    }
+
+    /// Many rows of `x`, more than caches hold, with a few panels, so that rows are fetched once for
+    /// all of them: run after run, since a few whole panels are too much as well.
+    fn group(&self, packed: &Packed<'_>, panels: Range<usize>, y: &Matrix<'_, f32>) {
+        for run in packed.kind.activations.runs(packed.k) {
+            for tile in tiles(0..self.rows) {
+                for panel in panels.clone() {
+                    let part = packed.part(panel, &run);
+                    self.add(packed, packed.kernels.packed, part, panel, &run, tile, &[], y);
                 }
             }
         }
+    }
+
+    /// Adds the products of a run of K of a tile of rows with a panel; the first run begins them.
+    fn add(
+        &self,
+        packed: &Packed<'_>,
+        rows: Rows,
+        part: &[u8],
+        panel: usize,
+        run: &Range<usize>,
+        (first, n): (usize, usize),
+        next: &[u8],
+        y: &Matrix<'_, f32>,
+    ) {
+        let form = packed.kind.activations;
+        let start = first * form.words(packed.k) + n * form.words(run.start);
+        let x = &self.space.words(form)[start..][..n * form.words(run.len())];
+        let (col, cols) = (panel * PANEL, PANEL.min(packed.n - panel * PANEL));
+        // SAFETY: no other task has these columns.
+        let y = |r: usize| unsafe { y.part(first + r, col, cols) };
+        let mut out = [[0.0; PANEL]; MOST_ROWS];
+        let out = &mut out[..n];
+        if run.start > 0 {
+            for (r, out) in out.iter_mut().enumerate() {
+                out[..cols].copy_from_slice(y(r));
+            }
+        }
+        rows(part, run.len(), x, next, out);
+        for (r, out) in out.iter().enumerate() {
+            match <&mut [f32; PANEL]>::try_from(y(r)) {
+                Ok(y) => *y = *out,
+                Err(_) => y(r).copy_from_slice(&out[..cols]),
+            }
+        }
+    }
+}
+
+/// A packed weight `[n, k]`.
+struct Packed<'a> {
+    kind: &'a Kind,
+    kernels: &'a quant::Kernels,
+    bytes: &'a [u8],
+    n: usize,
+    k: usize,
+}
+
+impl Packed<'_> {
+    /// A run of K of a panel.
+    fn part(&self, panel: usize, run: &Range<usize>) -> &[u8] {
+        let bytes = |k| self.kind.panel_bytes(k);
+        let panel = &self.bytes[panel * bytes(self.k)..][..bytes(self.k)];
+        &panel[bytes(run.start)..bytes(run.end)]
+    }
+
+    /// What lies behind it, as much again if there is as much.
+    fn behind(&self, panel: usize, run: &Range<usize>) -> &[u8] {
+        let bytes = |k| self.kind.panel_bytes(k);
+        let behind = &self.bytes[panel * bytes(self.k) + bytes(run.end)..];
+        &behind[..behind.len().min(bytes(run.len()))]
     }
 }
 

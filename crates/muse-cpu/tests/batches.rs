@@ -8,22 +8,23 @@ use muse_core::quant::Format;
 use muse_cpu::{Cpu, CpuOptions, Isa};
 use muse_testkit::golden_dir;
 
-/// Values of K that every format has whole blocks of.
+/// Values of K that every format has whole blocks of, and so many that BF16 is summed in runs.
 const K: usize = 512;
+const DEEP: usize = 8448;
 /// Weight rows: whole panels, a part of one, enough for several tasks.
 const N: usize = 170;
 const ROWS: usize = 512;
 
 /// Golden blocks of a format with values of moderate size, in some order.
-fn bytes(format: Format) -> Vec<u8> {
+fn bytes(format: Format, k: usize) -> Vec<u8> {
     let noise = |i: usize| (i as u32).wrapping_mul(2_654_435_761).wrapping_mul(i as u32 | 1) >> 16;
-    let plain = (0..N * K).map(|i| noise(i) as f32 / 32_768.0 - 1.0);
+    let plain = (0..N * k).map(|i| noise(i) as f32 / 32_768.0 - 1.0);
     match format {
         Format::F32 => plain.flat_map(f32::to_le_bytes).collect(),
         Format::Bf16 => plain.flat_map(|x| [x.to_le_bytes()[2], x.to_le_bytes()[3]]).collect(),
         // Exponents of ones: 1 to 2 of either sign.
         Format::F16 => {
-            (0..N * K).flat_map(|i| (0x3c00 | noise(i) as u16 & 0x83ff).to_le_bytes()).collect()
+            (0..N * k).flat_map(|i| (0x3c00 | noise(i) as u16 & 0x83ff).to_le_bytes()).collect()
         }
         _ => {
             let file = golden_dir().join("quant").join(format.name().to_lowercase());
@@ -35,7 +36,7 @@ fn bytes(format: Format) -> Vec<u8> {
             };
             let blocks: Vec<_> =
                 blocks.chunks_exact(format.block_bytes()).filter(moderate).collect();
-            let count = N * K / format.block_values();
+            let count = N * k / format.block_values();
             (0..count).flat_map(|i| blocks[noise(i) as usize % blocks.len()].to_vec()).collect()
         }
     }
@@ -43,10 +44,11 @@ fn bytes(format: Format) -> Vec<u8> {
 
 /// Bits of the products of rows `first .. first + rows` with a weight.
 fn products(cpu: &Cpu, weight: &muse_cpu::Weight, first: usize, rows: usize) -> Vec<u32> {
-    let x: Vec<f32> = (first * K..(first + rows) * K)
+    let (_, k) = weight.shape();
+    let x: Vec<f32> = (first * k..(first + rows) * k)
         .map(|i| (i * 7919 % 10_007) as f32 / 5003.0 - 1.0)
         .collect();
-    let (mut input, mut out) = (cpu.alloc(rows, K).unwrap(), cpu.alloc(rows, N).unwrap());
+    let (mut input, mut out) = (cpu.alloc(rows, k).unwrap(), cpu.alloc(rows, N).unwrap());
     cpu.write(&mut input, 0, &x).unwrap();
     cpu.linear(&input, rows, &mut [(weight, &mut out)]).unwrap();
     let mut read = vec![0.0; rows * N];
@@ -54,16 +56,19 @@ fn products(cpu: &Cpu, weight: &muse_cpu::Weight, first: usize, rows: usize) -> 
     read.into_iter().map(f32::to_bits).collect()
 }
 
+/// A weight of golden blocks.
+fn load(cpu: &Cpu, format: Format, bytes: &[u8], cols: usize) -> muse_cpu::Weight {
+    cpu.load(WeightView { name: "test", format, rows: N, cols, bytes: bytes.into() }).unwrap()
+}
+
 #[test]
 fn company_and_threads_change_no_bit() {
     for &format in Format::ALL {
-        let bytes = bytes(format);
+        let bytes = bytes(format, K);
         for &isa in Isa::available() {
             let load = |threads| {
                 let cpu = Cpu::with_isa(CpuOptions { threads: Some(threads) }, isa).unwrap();
-                let bytes = bytes.as_slice().into();
-                let view = WeightView { name: "test", format, rows: N, cols: K, bytes };
-                let weight = cpu.load(view).unwrap();
+                let weight = load(&cpu, format, &bytes, K);
                 (cpu, weight)
             };
             // The scalar definitions take their time.
@@ -86,6 +91,38 @@ fn company_and_threads_change_no_bit() {
                     let shared = products(&cpu, &weight, 0, batch);
                     assert!(shared == together, "{format} {isa}: {batch} rows, {threads} threads");
                 }
+            }
+        }
+    }
+}
+
+/// Products in runs are those of the whole, alone and in any company.
+#[test]
+fn deep_products_are_whole_and_the_same_in_any_company() {
+    for format in [Format::Bf16, Format::Q8_0, Format::Q4K] {
+        let bytes = bytes(format, DEEP);
+        let cpu = Cpu::new(CpuOptions { threads: Some(2) }).unwrap();
+        let weight = load(&cpu, format, &bytes, DEEP);
+        let exact_cpu = Cpu::new(CpuOptions { threads: Some(2) }).unwrap().exact();
+        let exact_weight = load(&exact_cpu, format, &bytes, DEEP);
+        let wanted = products(&exact_cpu, &exact_weight, 0, 97);
+        let mut values = vec![0.0; N * DEEP];
+        format.decode(&bytes, &mut values);
+        // Rounding an activation, which is below one, moves it by less than 1/250.
+        let most = |w: &[f32]| w.iter().map(|w| w.abs()).sum::<f32>() / 250.0;
+        let most: Vec<f32> = values.chunks_exact(DEEP).map(most).collect();
+        for batch in [3, 16, 97] {
+            let together = products(&cpu, &weight, 0, batch);
+            for (i, (got, want)) in together.iter().zip(&wanted).enumerate() {
+                let (got, want) = (f32::from_bits(*got), f32::from_bits(*want));
+                assert!((got - want).abs() <= most[i % N], "{format}, {batch}: {got} {want}");
+            }
+            for first in [0, 2, batch - 1] {
+                let alone = products(&cpu, &weight, first, 1);
+                assert!(
+                    alone == together[first * N..(first + 1) * N],
+                    "{format}: {first} of {batch}"
+                );
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The inner loops. `linear` and `mix`, which read stored weights and cache rows, have a folder
-//! each with the scalar definition and one file an instruction set; the others are plain loops,
-//! written once and compiled for each instruction set, with the same bits in all of them.
+//! each with the scalar definition and one file an instruction set, as has `pairs` for the CPUs
+//! that multiply pairs of BF16; the others are plain loops, written once and compiled for each
+//! instruction set, with the same bits in all of them.
 
 mod isa;
 mod math;
@@ -12,6 +13,7 @@ pub mod halves;
 pub mod linear;
 pub mod mix;
 pub mod norm;
+pub mod pairs;
 pub mod quantize;
 pub mod read;
 pub mod rope;
@@ -26,6 +28,7 @@ use crate::layout::Layout;
 pub(crate) struct Kernels {
     linear: [linear::Linear; 4],
     mix: [mix::Mix; 4],
+    pub(crate) pairs: Option<pairs::Pairs>,
     pub(crate) norm: norm::Norm,
     pub(crate) quantize: quantize::Quantize,
     pub(crate) halves: halves::Halves,
@@ -42,6 +45,7 @@ impl Kernels {
         Self {
             linear: Layout::ALL.map(|layout| linear::select(isa, layout)),
             mix: Layout::ALL.map(|layout| mix::select(isa, layout)),
+            pairs: pairs::select(isa),
             norm: norm::select(isa),
             quantize: quantize::select(isa),
             halves: halves::select(isa),
@@ -119,7 +123,8 @@ mod tests {
         same_bits(rope::variants(), |kernel, x, y| kernel(x, 77.0, &y[..y.len() / 2]));
         same_bits(softmax::variants(), |kernel, x, _| {
             let mut running = softmax::Running { largest: 3.0, total: 1.5 };
-            let keep = kernel(x, 0.25, &mut running);
+            let page = x.len().min(muse_core::contract::PAGE_TOKENS);
+            let keep = kernel(&mut x[..page], 0.25, &mut running);
             x[0] += keep + running.total + running.largest;
         });
     }

@@ -75,7 +75,7 @@ mod tests {
                     let words = 0..width * together;
                     let word = |at| pair((tile * together + at % together) * k, at / together);
                     let x: Vec<i32> = words.map(|at| word(at) as i32).collect();
-                    kernel(&panel, k, &x, out);
+                    kernel(&panel, k, &x, &[], out);
                 }
                 out
             };

@@ -5,7 +5,7 @@ use super::PAIR;
 use crate::quant::PANEL;
 
 /// See [`crate::quant::Rows`].
-pub(super) fn rows(panel: &[u8], _: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
+pub(super) fn rows(panel: &[u8], _: usize, x: &[i32], _next: &[u8], out: &mut [[f32; PANEL]]) {
     let rows = out.len();
     for (r, out) in out.iter_mut().enumerate() {
         let mut sums = [[0.0_f32; PANEL]; 2];
@@ -18,6 +18,8 @@ pub(super) fn rows(panel: &[u8], _: usize, x: &[i32], out: &mut [[f32; PANEL]]) 
                 *sum = high(x << 16).mul_add(high(w << 16), *sum);
             }
         }
-        *out = std::array::from_fn(|lane| sums[0][lane] + sums[1][lane]);
+        for (lane, out) in out.iter_mut().enumerate() {
+            *out += sums[0][lane] + sums[1][lane];
+        }
     }
 }

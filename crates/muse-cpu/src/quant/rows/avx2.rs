@@ -7,7 +7,13 @@ use crate::quant::activations::Row;
 use crate::quant::{PANEL, Packing, STEP, Step};
 
 /// Runs only where [`super::kernels`] was given proof of the instruction set.
-pub(super) fn rows<P: Packing>(panel: &[u8], k: usize, tile: &[i32], out: &mut [[f32; PANEL]]) {
+pub(super) fn rows<P: Packing>(
+    panel: &[u8],
+    k: usize,
+    tile: &[i32],
+    _next: &[u8],
+    out: &mut [[f32; PANEL]],
+) {
     // SAFETY: `kernels` hands this function out for a detected instruction set only.
     unsafe { compiled::<P>(panel, k, tile, out) }
 }
@@ -31,6 +37,9 @@ fn compiled<P: Packing>(panel: &[u8], k: usize, tile: &[i32], out: &mut [[f32; P
 #[target_feature(enable = "avx2,fma,f16c")]
 fn few<P: Packing, const R: usize>(panel: &[u8], rows: [Row<'_>; R], out: &mut [[f32; PANEL]]) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
+    for (sums, out) in sums.iter_mut().zip(&*out) {
+        *sums = [load_f32(&out.as_chunks().0[0]), load_f32(&out.as_chunks().0[1])];
+    }
     for (b, block) in panel.chunks_exact(P::BYTES).enumerate() {
         let mut parts = [[_mm256_setzero_ps(); 2]; R];
         for step in 0..P::BLOCK / STEP {

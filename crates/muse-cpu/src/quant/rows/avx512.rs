@@ -8,6 +8,8 @@ use crate::quant::{Activations, PANEL, Packing, STEP};
 
 /// How far ahead weights are asked for, in bytes: what memory delivers while it answers.
 const AHEAD: usize = 4096;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// 32 values of 16 rows, as in [`super::super::Step`].
 #[derive(Clone, Copy)]
@@ -52,32 +54,52 @@ impl<P: Packing> Source for Packed<P> {
 }
 
 /// Runs only where [`super::kernels`] was given proof of the instruction set.
-pub(super) fn rows<S: Source>(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
+pub(super) fn rows<S: Source>(
+    panel: &[u8],
+    k: usize,
+    x: &[i32],
+    next: &[u8],
+    out: &mut [[f32; PANEL]],
+) {
     // SAFETY: `kernels` hands this function out for a detected instruction set only.
-    unsafe { compiled::<S>(panel, k, x, out) }
+    unsafe { compiled::<S>(panel, k, x, next, out) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn compiled<S: Source>(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
+fn compiled<S: Source>(panel: &[u8], k: usize, x: &[i32], next: &[u8], out: &mut [[f32; PANEL]]) {
     match out.len() {
-        8 => tile::<S, 8>(panel, k, x, out),
-        4 => tile::<S, 4>(panel, k, x, out),
-        2 => tile::<S, 2>(panel, k, x, out),
-        1 => tile::<S, 1>(panel, k, x, out),
+        8 if next.is_empty() => tile::<S, 8, false>(panel, k, x, next, out),
+        8 => tile::<S, 8, true>(panel, k, x, next, out),
+        4 => tile::<S, 4, false>(panel, k, x, next, out),
+        2 => tile::<S, 2, false>(panel, k, x, next, out),
+        1 => tile::<S, 1, false>(panel, k, x, next, out),
         rows => unreachable!("a tile of {rows} rows"),
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn tile<S: Source, const R: usize>(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]) {
+fn tile<S: Source, const R: usize, const NEXT: bool>(
+    panel: &[u8],
+    k: usize,
+    x: &[i32],
+    next: &[u8],
+    out: &mut [[f32; PANEL]],
+) {
+    let mut next = Next::new(next, k / STEP);
     let rows = Rows::<R>::new::<S>(x, k);
     let mut sums = [_mm512_setzero_ps(); R];
+    for (sum, out) in sums.iter_mut().zip(&*out) {
+        // SAFETY: there are 16 values.
+        *sum = unsafe { _mm512_loadu_ps(out.as_ptr()) };
+    }
     for (b, block) in panel[..k / S::BLOCK * S::BYTES].chunks_exact(S::BYTES).enumerate() {
         let mut parts = [_mm512_setzero_ps(); R];
         let lines = block.chunks(S::BYTES / (S::BLOCK / STEP));
         for (step, lines) in lines.enumerate() {
-            if S::FROM_MEMORY {
+            if NEXT {
+                next.ask();
+            } else if S::FROM_MEMORY {
                 ahead::<R>(lines);
             }
             // SAFETY: this function is compiled for what the source asks for.
@@ -173,9 +195,34 @@ impl<'a, const R: usize> Rows<'a, R> {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(in crate::quant) fn ahead<const R: usize>(lines: &[u8]) {
-    for line in (0..lines.len()).step_by(64) {
+    for line in (0..lines.len()).step_by(LINE) {
         let at = lines.as_ptr().wrapping_add(AHEAD + line).cast();
         if R == 1 { _mm_prefetch::<_MM_HINT_NTA>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) }
+    }
+}
+
+/// Weights that come later, asked for a little at a time.
+pub(in crate::quant) struct Next {
+    line: *const u8,
+    /// Lines that each step asks for.
+    lines: usize,
+}
+
+impl Next {
+    /// Asks for `bytes` in `steps` steps.
+    #[inline]
+    pub(in crate::quant) fn new(bytes: &[u8], steps: usize) -> Self {
+        Self { line: bytes.as_ptr(), lines: bytes.len().div_ceil(LINE * steps) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(in crate::quant) fn ask(&mut self) {
+        for _ in 0..self.lines {
+            // The first-level cache has enough to do.
+            _mm_prefetch::<_MM_HINT_T1>(self.line.cast());
+            self.line = self.line.wrapping_add(LINE);
+        }
     }
 }
 

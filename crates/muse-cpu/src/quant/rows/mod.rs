@@ -12,9 +12,10 @@ use crate::kernels::{Isa, Level};
 /// Rows of the largest tile: they share what is unpacked.
 pub(crate) const MOST_ROWS: usize = 8;
 
-/// `out[r] = x[r] · w` for the 16 rows `w` of a panel, `k` values each; `x` is a tile of rows of the
-/// [`super::Activations`] that the weights meet.
-pub(crate) type Rows = fn(panel: &[u8], k: usize, x: &[i32], out: &mut [[f32; PANEL]]);
+/// `out[r] += x[r] · w` for the 16 rows `w` of a panel, `k` values each; `x` is a tile of rows of the
+/// [`super::Activations`] that the weights meet. `next` are weights that come later: they are asked
+/// for meanwhile.
+pub(crate) type Rows = fn(panel: &[u8], k: usize, x: &[i32], next: &[u8], out: &mut [[f32; PANEL]]);
 
 /// The kernels of a packing.
 pub(super) fn kernels<P: Packing>(isa: Isa) -> Option<Kernels> {

@@ -4,11 +4,16 @@ use crate::quant::activations::Row;
 use crate::quant::{PANEL, Packing, STEP};
 
 /// See [`super::Rows`].
-pub(super) fn rows<P: Packing>(panel: &[u8], k: usize, tile: &[i32], out: &mut [[f32; PANEL]]) {
+pub(super) fn rows<P: Packing>(
+    panel: &[u8],
+    k: usize,
+    tile: &[i32],
+    _next: &[u8],
+    out: &mut [[f32; PANEL]],
+) {
     let rows = out.len();
     for (r, out) in out.iter_mut().enumerate() {
         let row = Row::of(tile, (r, rows), k, P::BLOCK, P::GROUP);
-        *out = [0.0; PANEL];
         for (b, block) in panel.chunks_exact(P::BYTES).enumerate() {
             let mut part = [0.0; PANEL];
             for step in 0..P::BLOCK / STEP {
