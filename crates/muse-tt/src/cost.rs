@@ -52,7 +52,7 @@ impl Counter {
     pub(crate) fn new(device: &Device) -> Result<Self> {
         let (columns, rows) = device.grid();
         let cores = u64::from(columns * rows);
-        let mut counts = Buffer::in_cores(device, cores * CORE_BYTES as u64, CORE_BYTES as u32)?;
+        let counts = Buffer::in_cores(device, cores * CORE_BYTES as u64, CORE_BYTES as u32)?;
         counts.write(&vec![0; counts.bytes() as usize])?;
         Ok(Self { counts })
     }

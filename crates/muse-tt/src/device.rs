@@ -288,7 +288,7 @@ impl Buffer {
     ///
     /// # Errors
     /// [`Error::Device`] when the device fails.
-    pub fn write(&mut self, from: &[u8]) -> Result<()> {
+    pub fn write(&self, from: &[u8]) -> Result<()> {
         assert_eq!(from.len() as u64, self.bytes, "a transfer is as large as its buffer");
         let write = self.device.api().buffer_write.expect("a table has all functions");
         let to = self.raw;

@@ -1,5 +1,7 @@
 //! What kernels work on: matrices in tiles, tables of rows, and numbers of rows.
 
+use std::sync::Arc;
+
 use muse_core::Result;
 use muse_core::quant::tile::{SIDE, TileFormat};
 
@@ -7,7 +9,7 @@ use crate::device::{Buffer, Device};
 
 /// A matrix in tiles, `[rows, cols]`, both filled up to whole tiles.
 pub struct Matrix {
-    pub(crate) buffer: Buffer,
+    pub(crate) buffer: Arc<Buffer>,
     format: TileFormat,
     rows: usize,
     cols: usize,
@@ -20,7 +22,7 @@ impl Matrix {
     /// [`muse_core::Error::Exhausted`] when the device has no room.
     pub fn new(device: &Device, format: TileFormat, rows: usize, cols: usize) -> Result<Self> {
         let (bytes, page) = (format.matrix_bytes(rows, cols) as u64, format.bytes() as u32);
-        Ok(Self { buffer: Buffer::new(device, bytes, page)?, format, rows, cols })
+        Ok(Self { buffer: Arc::new(Buffer::new(device, bytes, page)?), format, rows, cols })
     }
 
     /// A matrix of `values`, row by row.
@@ -28,16 +30,23 @@ impl Matrix {
     /// # Errors
     /// As [`Matrix::new`].
     pub fn of(device: &Device, format: TileFormat, values: &[f32], cols: usize) -> Result<Self> {
-        let mut matrix = Self::new(device, format, values.len() / cols, cols)?;
+        let matrix = Self::new(device, format, values.len() / cols, cols)?;
         matrix.write(values)?;
         Ok(matrix)
+    }
+
+    /// The first `rows` rows, in the same memory.
+    pub fn top(&self, rows: usize) -> Self {
+        assert!(rows > 0 && rows <= self.rows, "{rows} rows of a matrix of {}", self.rows);
+        let (buffer, format, cols) = (self.buffer.clone(), self.format, self.cols);
+        Self { buffer, format, rows, cols }
     }
 
     /// Replaces all values.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
-    pub fn write(&mut self, values: &[f32]) -> Result<()> {
+    pub fn write(&self, values: &[f32]) -> Result<()> {
         assert_eq!(values.len(), self.rows * self.cols, "all values of the matrix");
         self.buffer.write(&self.format.tilize(values, self.cols))
     }
@@ -62,7 +71,7 @@ impl Matrix {
 
     /// Bytes of its tiles.
     pub fn bytes(&self) -> u64 {
-        self.buffer.bytes()
+        self.format.matrix_bytes(self.rows, self.cols) as u64
     }
 
     /// How many tiles it has.
@@ -104,7 +113,7 @@ impl Table {
     /// As [`Matrix::new`].
     pub fn of(device: &Device, values: &[f32], cols: usize) -> Result<Self> {
         assert!(cols.is_multiple_of(SIDE), "rows of whole tiles, not of {cols} values");
-        let mut buffer = Buffer::new(device, 2 * values.len() as u64, 2 * cols as u32)?;
+        let buffer = Buffer::new(device, 2 * values.len() as u64, 2 * cols as u32)?;
         let bytes: Vec<u8> =
             values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect();
         buffer.write(&bytes)?;
@@ -114,6 +123,11 @@ impl Table {
     /// Width of a row.
     pub fn cols(&self) -> usize {
         self.cols
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        (self.buffer.bytes() / self.row_bytes()) as usize
     }
 
     /// Bytes of a row.

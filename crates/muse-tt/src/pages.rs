@@ -1,5 +1,7 @@
 //! The paged K and V store of a layer, and where the rows of a pass lie in it.
 
+use std::ops::Range;
+
 use muse_core::Result;
 use muse_core::contract::{KvShape, KvType, PAGE_TOKENS, PageGroup, Place};
 use muse_core::quant::tile::{SIDE, TileFormat};
@@ -24,7 +26,7 @@ impl KvPages {
         let tile = TileFormat::Bf16.bytes() as u32;
         let bytes = (shape.pages * shape.page_bytes() / 2) as u64;
         let zeroed = || -> Result<Buffer> {
-            let mut buffer = Buffer::new(device, bytes, tile)?;
+            let buffer = Buffer::new(device, bytes, tile)?;
             buffer.write(&vec![0; bytes as usize])?;
             Ok(buffer)
         };
@@ -55,6 +57,50 @@ impl KvPages {
             Ok(TileFormat::Bf16.untilize(&bytes, rows, head_dim))
         };
         Ok((values(&self.k)?, values(&self.v)?))
+    }
+
+    /// Bytes of a page, K and V.
+    pub fn page_bytes(&self) -> usize {
+        self.shape.page_bytes()
+    }
+
+    /// Appends a page, K then V, as tiles.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn save(&self, page: u32, out: &mut Vec<u8>) -> Result<()> {
+        for buffer in [&self.k, &self.v] {
+            let mut all = vec![0; buffer.bytes() as usize];
+            buffer.read(&mut all)?;
+            out.extend(&all[self.bytes_of(page)]);
+        }
+        Ok(())
+    }
+
+    /// Replaces a page by one that was saved.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn load(&mut self, page: u32, saved: &[u8]) -> Result<()> {
+        let (k, v) = saved.split_at(self.page_bytes() / 2);
+        for (buffer, saved) in [(&self.k, k), (&self.v, v)] {
+            let mut all = vec![0; buffer.bytes() as usize];
+            buffer.read(&mut all)?;
+            all[self.bytes_of(page)].copy_from_slice(saved);
+            buffer.write(&all)?;
+        }
+        Ok(())
+    }
+
+    /// Where a page lies in K and in V.
+    fn bytes_of(&self, page: u32) -> Range<usize> {
+        let bytes = self.page_bytes() / 2;
+        page as usize * bytes..(page as usize + 1) * bytes
+    }
+
+    /// The layers that it belongs to.
+    pub fn group(&self) -> PageGroup {
+        self.shape.group
     }
 
     /// K/V heads.

@@ -96,7 +96,7 @@ impl Weight {
     /// As [`Weight::of`].
     pub fn of_bytes(device: &Device, layout: Layout, bytes: &[u8]) -> Result<Self> {
         let page = layout.page_bytes() as u32;
-        let mut buffer = Buffer::new(device, layout.bytes() as u64, page)?;
+        let buffer = Buffer::new(device, layout.bytes() as u64, page)?;
         buffer.write(bytes)?;
         Ok(Self { buffer, layout })
     }

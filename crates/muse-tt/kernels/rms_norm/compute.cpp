@@ -6,6 +6,7 @@
 #include "api/compute/compute_kernel_api.h"
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "api/compute/eltwise_binary.h"
+#include "api/compute/eltwise_binary_sfpu.h"
 #include "api/compute/eltwise_unary/binop_with_scalar.h"
 #include "api/compute/eltwise_unary/rsqrt.h"
 #include "api/compute/matmul.h"
@@ -16,7 +17,7 @@ namespace {
 
 constexpr uint32_t X = 0;
 constexpr uint32_t WEIGHT = 1;
-constexpr uint32_t SQUARE = 2;
+constexpr uint32_t SQUARES = 2;
 constexpr uint32_t ONES = 3;
 constexpr uint32_t FACTOR = 4;
 constexpr uint32_t NORMED = 5;
@@ -33,32 +34,38 @@ void pack_to(uint32_t buffer) {
     tile_regs_release();
 }
 
+// The squares of a row, its tiles added up.
 void squares(uint32_t across) {
+    reconfig_data_format_srca(X);
+    tile_regs_acquire();
     for (uint32_t tile = 0; tile < across; ++tile) {
-        reconfig_data_format(X, X);
-        mul_tiles_init(X, X);
-        tile_regs_acquire();
-        mul_tiles(X, X, tile, tile, 0);
-        pack_to(SQUARE);
+        const uint32_t to = tile == 0 ? 0 : 1;
+        copy_tile_to_dst_init_short(X);
+        copy_tile(X, tile, to);
+        square_tile_init();
+        square_tile(to);
+        if (tile != 0) {
+            add_binary_tile_init();
+            add_binary_tile(0, 1, 0);
+        }
     }
+    pack_to(SQUARES);
 }
 
 // One over the root of the mean, the same in every column of a row.
-void factor(uint32_t across, uint32_t inverse_width, uint32_t eps) {
-    cb_wait_front(SQUARE, across);
-    reconfig_data_format(ONES, SQUARE);
-    matmul_init(SQUARE, ONES);
+void factor(uint32_t inverse_width, uint32_t eps) {
+    cb_wait_front(SQUARES, 1);
+    reconfig_data_format(ONES, SQUARES);
+    matmul_init(SQUARES, ONES);
     tile_regs_acquire();
-    for (uint32_t tile = 0; tile < across; ++tile) {
-        matmul_tiles(SQUARE, ONES, tile, 0, 0);
-    }
+    matmul_tiles(SQUARES, ONES, 0, 0, 0);
     binop_with_scalar_tile_init();
     mul_unary_tile(0, inverse_width);
     add_unary_tile(0, eps);
     rsqrt_tile_init();
     rsqrt_tile(0);
     pack_to(FACTOR);
-    cb_pop_front(SQUARE, across);
+    cb_pop_front(SQUARES, 1);
 }
 
 }  // namespace
@@ -68,7 +75,7 @@ void kernel_main() {
     const uint32_t inverse_width = get_arg_val<uint32_t>(1);
     const uint32_t eps = get_arg_val<uint32_t>(2);
     constexpr uint32_t across = get_compile_time_arg_val(0);
-    compute_kernel_hw_startup<SrcOrder::Reverse>(SQUARE, ONES, FACTOR);
+    compute_kernel_hw_startup<SrcOrder::Reverse>(SQUARES, ONES, FACTOR);
     cb_wait_front(ONES, 1);
 #ifdef MUSE_WEIGHTED
     cb_wait_front(WEIGHT, across);
@@ -79,7 +86,7 @@ void kernel_main() {
     for (uint32_t row = 0; row < rows; ++row) {
         cb_wait_front(X, across);
         squares(across);
-        factor(across, inverse_width, eps);
+        factor(inverse_width, eps);
         cb_wait_front(FACTOR, 1);
         for (uint32_t tile = 0; tile < across; ++tile) {
             reconfig_data_format(X, FACTOR);

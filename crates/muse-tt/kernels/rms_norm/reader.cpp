@@ -1,9 +1,10 @@
 // RMS norm of rows of tiles: out = x / sqrt(mean(x²) + eps) · weight.
 //
-//   DRAM x ───────▶ c_0 (a row of tiles) ──┬─▶ x² ──▶ c_2 (f32) ─┐
-//   ones ─────────▶ c_3 (1 tile, BF16) ────┼────────────────────┴─▶ x² · ones: the row's sum in
-//   DRAM weight ──▶ c_1 (a row of tiles) ──┤      every column ──▶ rsqrt ──▶ c_4 (1 tile, f32)
-//                                          └─▶ x · c_4 ──▶ c_5 (f32) · weight ──▶ c_16 ──▶ DRAM
+//   DRAM x ───────▶ c_0 (a row of tiles) ──┬─▶ x², tiles added up ──▶ c_2 (1 tile, f32) ─┐
+//   ones ─────────▶ c_3 (1 tile, BF16) ────┼─────────────────────────────────────────────┴─▶ their
+//                                          │     product: the row's sum in every column ──▶ rsqrt
+//                                          │     ──▶ c_4 (1 tile, f32)
+//   DRAM weight ──▶ c_1 (a row of tiles) ──┴─▶ x · c_4 ──▶ c_5 (f32) · weight ──▶ c_16 ──▶ DRAM
 //
 // Cores: any number, each a run of tile rows. This kernel fills c_0, c_1 and c_3; the weight is
 // read once a core.

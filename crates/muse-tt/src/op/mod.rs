@@ -3,6 +3,7 @@
 
 mod argmax;
 mod attend;
+mod copy;
 mod elementwise;
 mod embed;
 mod matmul;
@@ -12,6 +13,7 @@ mod write_kv;
 
 pub use argmax::{PARTIAL_NUMBERS, argmax};
 pub use attend::{attend, attend_units};
+pub use copy::copy;
 pub use elementwise::{Binary, Unary, binary, unary};
 pub use embed::embed;
 pub use matmul::{height, matmul};

@@ -41,7 +41,7 @@ fn normed(
     let cores = cores.for_work(down);
     let mut buffers = vec![
         pages(0, x.format(), across),
-        pages(2, TileFormat::F32, across),
+        pages(2, TileFormat::F32, 1),
         pages(3, TileFormat::Bf16, 1),
         pages(4, TileFormat::F32, 1),
         pages(OUT, out.format(), 2),

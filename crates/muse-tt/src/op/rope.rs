@@ -38,7 +38,7 @@ impl Rotations {
             let row = cos.iter().chain(&cos).copied().chain(left).chain(sin.iter().copied());
             bytes.extend(row.flat_map(f32::to_le_bytes));
         }
-        let mut buffer = Buffer::new(device, bytes.len() as u64, 8 * rope.head_dim as u32)?;
+        let buffer = Buffer::new(device, bytes.len() as u64, 8 * rope.head_dim as u32)?;
         buffer.write(&bytes)?;
         Ok(Self { buffer, head_dim: rope.head_dim })
     }

@@ -37,7 +37,7 @@ impl Bench {
         self.least = Least {
             read: a.bytes() + plan.cores() * by.bytes(),
             written: a.bytes(),
-            multiply_adds: a.tile_count() * TILE_PRODUCT,
+            multiply_adds: a.tile_count() / (dim / 32) as u64 * TILE_PRODUCT,
             ..Least::default()
         };
         let (mut want, by) = (self.on_cpu(&x, cols)?, self.on_cpu(&weight, dim)?);

@@ -9,8 +9,17 @@ use crate::lane::Needs;
 
 use super::{Bench, Case, On, Outcome, TILE_PRODUCT, case, values};
 
-/// Each of them at each size.
+/// Each of them at each size, and the norm of the published width.
 pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
+    let wide = [true, false].map(move |weighted| {
+        let run = move |bench: &mut Bench| bench.rms_norm(32, 6656, weighted, on);
+        let name = if weighted { "rms_norm" } else { "rms_norm_plain" };
+        case(name, 32, 6656, on, false, Needs::Speed, run)
+    });
+    small(on).chain(wide)
+}
+
+fn small(on: On) -> impl Iterator<Item = Case> {
     [(32, 32), (32, 128), (33, 96)].into_iter().flat_map(move |(rows, cols)| {
         let quick = matches!((on, rows, cols), (On::One, 32, 32));
         let mut cases = Vec::new();
@@ -36,6 +45,9 @@ pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
         }
         cases.push(case("embed", rows, cols, on, quick, Needs::Little, move |bench| {
             bench.embed(rows, cols, on)
+        }));
+        cases.push(case("copy", rows, cols, on, quick, Needs::Little, move |bench| {
+            bench.copy(rows, cols, on)
         }));
         cases
     })
@@ -83,11 +95,30 @@ impl Bench {
         let weights = by.map_or(0, |by| by.bytes() * plan.cores());
         self.least.read = a.bytes() + weights;
         self.least.written = out.bytes();
-        self.least.multiply_adds = a.tile_count() * TILE_PRODUCT;
+        self.least.multiply_adds = u64::from(a.tile_shape().0) * TILE_PRODUCT;
         let mut want = self.cpu.alloc(rows, cols)?;
         let by = weighted.then(|| self.on_cpu(&weight, cols)).transpose()?;
         self.cpu.rms_norm(&self.on_cpu(&x, cols)?, rows, by.as_ref(), eps, &mut want)?;
         Ok(Outcome::near(&out.read()?, &self.of_cpu(&want, rows * cols)?))
+    }
+
+    /// Exact, and nothing else changes: rows in and out of order, some twice, to where tiles end in
+    /// between.
+    fn copy(&mut self, rows: usize, cols: usize, on: On) -> Result<Outcome> {
+        const AT: (usize, usize) = (29, 32);
+        let (count, width) = (rows.min(20), cols + 64);
+        let (x, fresh) = (values(rows * cols, 16), vec![-77.0; 64 * width]);
+        let chosen: Vec<u32> =
+            (0..count as u32).map(|i| [i, 31 - i][usize::from(i % 3 == 0)]).collect();
+        let (from, to) = (self.on_device(&x, cols)?, self.on_device(&fresh, width)?);
+        let numbers = Ids::of(self.programs.device(), &chosen)?;
+        let plan = op::copy(&from, &numbers, count as u32, &to, AT, on.cores(self));
+        self.programs.run(&plan, true)?;
+        self.least.read = from.top(32).bytes() + plan.cores() * numbers.bytes();
+        self.least.written = 2 * (count * cols) as u64;
+        let mut want = self.on_cpu(&fresh, width)?;
+        self.cpu.copy(&self.on_cpu(&x, cols)?, &chosen, &mut want, AT.0, AT.1)?;
+        Ok(Outcome::exact(&to.read()?, &self.of_cpu(&want, 64 * width)?))
     }
 
     /// Exact, and rows that nobody asked for are zero.
