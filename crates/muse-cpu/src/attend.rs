@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use muse_core::contract::{Attention, Mask, PAGE_TOKENS, Place};
+use muse_core::contract::{Attention, PAGE_TOKENS, Place};
 
 use crate::kernels::Kernels;
 use crate::kernels::softmax::Running;
@@ -18,21 +18,6 @@ const HEADS: usize = 16;
 const BLOCK: usize = 8;
 /// Tasks a thread should find.
 const TASKS: usize = 4;
-
-/// Positions a query at `t` of `place` sees.
-pub(crate) fn visible(mask: Mask, place: &Place<'_>, t: u32) -> Range<u32> {
-    match mask {
-        Mask::Causal { window: None } => 0..t + 1,
-        Mask::Causal { window: Some(window) } => {
-            assert!(window > 0, "a window of 0 hides the query from itself");
-            (t + 1).saturating_sub(window)..t + 1
-        }
-        Mask::Block { reach } => {
-            let end = place.start + place.rows as u32;
-            t.saturating_sub(reach)..end.min(t.saturating_add(reach).saturating_add(1))
-        }
-    }
-}
 
 /// A call: `q` `[rows, heads · head_dim]` of all places.
 pub(crate) struct Attend<'a> {
@@ -99,7 +84,7 @@ impl Attend<'_> {
         let Attention { heads, head_dim, mask, .. } = *self.attention;
         let group = heads / self.kv.shape().kv_heads;
         let page = PAGE_TOKENS as u32;
-        let seen = |r: usize| visible(mask, block.place, block.position + r as u32);
+        let seen = |r: usize| mask.visible(block.place, block.position + r as u32);
         for first in (0..group).step_by(HEADS) {
             let (col, heads) = ((kv_head * group + first) * head_dim, HEADS.min(group - first));
             let mut running = [[Running::START; HEADS]; BLOCK];

@@ -9,7 +9,7 @@ use muse_core::contract::{
 use muse_core::quant::Format;
 use muse_core::{Error, Result, sampler};
 
-use crate::attend::{Attend, visible};
+use crate::attend::Attend;
 use crate::buf::{Buf, Weight};
 use crate::kernels::elementwise::Pairs;
 use crate::kernels::{Isa, Kernels};
@@ -271,7 +271,7 @@ impl Backend for Cpu {
         let width = heads * head_dim;
         assert_eq!((q.cols(), out.cols()), (width, width), "widths of queries and output");
         let rows = total_rows(places);
-        let keys = places.iter().map(|place| place.rows * visible(mask, place, place.start).len());
+        let keys = places.iter().map(|place| place.rows * mask.visible(place, place.start).len());
         let shared = keys.sum::<usize>() * width >= SHARED_PRODUCTS;
         let q = q.rows(0..rows);
         let call = Attend { kernels: &self.kernels, kv, attention, places, q };
