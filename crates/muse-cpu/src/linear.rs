@@ -206,9 +206,9 @@ impl Call<'_> {
     }
 
     /// Whether a panel is worth fetching while the one before is multiplied: where a number takes a
-    /// byte at least, memory takes its time, and from a second tile on it would rest.
+    /// byte at least, memory takes about as long as a full tile, and must not rest meanwhile.
     fn fetches(&self, kind: &Kind, k: usize) -> bool {
-        (MOST_ROWS + 1..MANY).contains(&self.rows) && kind.panel_bytes(k) >= PANEL * k
+        (MOST_ROWS..MANY).contains(&self.rows) && kind.panel_bytes(k) >= PANEL * k
     }
 
     fn tasks(&self, weight: &Weight) -> usize {
