@@ -29,6 +29,8 @@ pub enum Needs {
     Speed,
     /// Formats whose values share exponents.
     Blocks,
+    /// Recorded traces, and time.
+    Traces,
 }
 
 /// Where the user says his simulator is.
@@ -57,11 +59,17 @@ impl Lane {
         self != Self::Mock
     }
 
+    /// Bytes that a device keeps for traces.
+    pub fn trace_bytes(self) -> u64 {
+        if self.lacks(Needs::Traces).is_some() { 0 } else { 4 << 20 }
+    }
+
     /// Why cases that need this cannot run; nothing when they can.
     pub fn lacks(self, needs: Needs) -> Option<&'static str> {
         match (self, needs) {
             (Self::Wolfpine, Needs::Speed) => Some("is too slow for them"),
             (Self::Wolfpine, Needs::Blocks) => Some("has no block formats"),
+            (Self::Mock | Self::Wolfpine, Needs::Traces) => Some("records no traces"),
             _ => None,
         }
     }

@@ -124,7 +124,9 @@ fn run_all(options: &Options, environment: &[(String, String)], names: &[&str]) 
 fn child(options: &Options) -> Result<ExitCode> {
     let name = options.case.as_deref().context("a child has one case")?;
     let case = cases::all().into_iter().find(|case| case.name == name).context("no such case")?;
-    let device = Device::open(muse_tt::open_shim()?, DeviceOptions::default())?;
+    let trace_bytes = options.lane.trace_bytes();
+    let device =
+        Device::open(muse_tt::open_shim()?, DeviceOptions { trace_bytes, ..Default::default() })?;
     let (outcome, price) = case.run(&device, options.cost)?;
     let (passes, said) = match (options.lane.computes(), price) {
         (false, _) => (true, "compiles".to_owned()),

@@ -10,6 +10,7 @@ mod pick;
 mod price;
 mod rows;
 mod sequence;
+mod trace;
 
 use muse_core::Result;
 use muse_core::contract::{Backend, WeightView};
@@ -88,7 +89,11 @@ impl On {
 pub fn all() -> Vec<Case> {
     let kinds = |on| {
         let heads = heads::cases(on).chain(cache::cases(on)).chain(attend::cases(on));
-        rows::cases(on).chain(matmul::cases(on)).chain(heads).chain(pick::cases(on))
+        rows::cases(on)
+            .chain(matmul::cases(on))
+            .chain(heads)
+            .chain(pick::cases(on))
+            .chain(trace::cases(on))
     };
     On::ALL.into_iter().flat_map(kinds).collect()
 }
