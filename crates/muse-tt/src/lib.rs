@@ -2,6 +2,7 @@
 //! the operations of the model as kernels of our own. The devices are tested against a table of
 //! functions that is none, the kernels by `cargo xtask parity tt`.
 
+mod backend;
 mod cache;
 mod cores;
 mod cost;
@@ -18,6 +19,7 @@ mod smoke;
 mod watch;
 mod weight;
 
+pub use backend::{Activations, Loaded, Tt, TtOptions};
 pub use cache::{Formats, WeightCache};
 pub use cores::{Core, Cores};
 pub use cost::Cost;

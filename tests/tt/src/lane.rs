@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -31,6 +32,14 @@ pub enum Needs {
     Blocks,
     /// Recorded traces, and time.
     Traces,
+}
+
+impl Needs {
+    /// How long such a case may take: a simulator takes seconds for what a card does in
+    /// microseconds, and every kernel is compiled once.
+    pub fn limit(self) -> Duration {
+        Duration::from_secs(if self == Self::Little { 180 } else { 900 })
+    }
 }
 
 /// Where the user says his simulator is.

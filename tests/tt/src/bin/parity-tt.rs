@@ -20,8 +20,6 @@ const USAGE: &str = "use --lane mock|wolfpine|sim|card [--tt DIR, else MUSE_TT_D
      [--cost]";
 /// Marks the line of a child that says how it went.
 const RESULT: &str = "parity: ";
-/// A simulator takes seconds for what a card does in microseconds.
-const LIMIT: Duration = Duration::from_secs(180);
 
 struct Options {
     lane: Lane,
@@ -84,8 +82,8 @@ fn main() -> Result<ExitCode> {
     }
     let (wanted, skipped): (Vec<Case>, Vec<Case>) =
         cases.into_iter().partition(|case| options.lane.lacks(case.needs).is_none());
-    let names: Vec<&str> = wanted.iter().map(|case| case.name.as_str()).collect();
-    let failed = run_all(&options, &environment, &names)?;
+    let named = |case: &Case| (case.name.clone(), case.needs.limit());
+    let failed = run_all(&options, &environment, &wanted.iter().map(named).collect::<Vec<_>>())?;
     let mut reasons = BTreeMap::new();
     for reason in skipped.iter().filter_map(|case| options.lane.lacks(case.needs)) {
         *reasons.entry(reason).or_insert(0) += 1;
@@ -98,12 +96,16 @@ fn main() -> Result<ExitCode> {
 }
 
 /// Runs cases, as many at once as there are processors; how many failed.
-fn run_all(options: &Options, environment: &[(String, String)], names: &[&str]) -> Result<usize> {
+fn run_all(
+    options: &Options,
+    environment: &[(String, String)],
+    cases: &[(String, Duration)],
+) -> Result<usize> {
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || -> Result<()> {
-        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some((name, limit)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             let began = Instant::now();
-            let (passes, said) = match spawn(options, environment, name)? {
+            let (passes, said) = match spawn(options, environment, name, *limit)? {
                 Ok(line) => (line.starts_with("ok"), line),
                 Err(line) => (false, format!("FAILED {line}")),
             };
@@ -142,6 +144,7 @@ fn spawn(
     options: &Options,
     environment: &[(String, String)],
     name: &str,
+    limit: Duration,
 ) -> Result<Result<String, String>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--child", "--lane", &options.lane.to_string(), "--case", name]);
@@ -151,7 +154,7 @@ fn spawn(
     let folder = environment_folder(environment, &options.folder);
     command.current_dir(folder);
     let tag = format!("muse-parity-{}-{}", std::process::id(), name.replace('/', "-"));
-    let process::Ended { status, out, err } = process::run(&mut command, &tag, folder, LIMIT)?;
+    let process::Ended { status, out, err } = process::run(&mut command, &tag, folder, limit)?;
     let line = out.lines().find_map(|line| line.strip_prefix(RESULT));
     let last = || {
         let said =
@@ -161,7 +164,7 @@ fn spawn(
     Ok(match (line, status) {
         (Some(line), _) => Ok(line.to_owned()),
         (None, Some(status)) => Err(format!("{status}: {}", last())),
-        (None, None) => Err(format!("no end after {} s", LIMIT.as_secs())),
+        (None, None) => Err(format!("no end after {} s", limit.as_secs())),
     })
 }
 

@@ -5,6 +5,7 @@ mod attend;
 mod cache;
 mod heads;
 mod matmul;
+mod model;
 mod outcome;
 mod pick;
 mod price;
@@ -95,7 +96,7 @@ pub fn all() -> Vec<Case> {
             .chain(pick::cases(on))
             .chain(trace::cases(on))
     };
-    On::ALL.into_iter().flat_map(kinds).collect()
+    On::ALL.into_iter().flat_map(kinds).chain(model::cases()).collect()
 }
 
 fn case(

@@ -20,6 +20,8 @@ pub struct Outcome {
     /// The largest absolute value that is wanted.
     pub largest: f32,
     exact: bool,
+    /// The least correlation, and the largest error in parts of the largest value.
+    bounds: (f64, f32),
 }
 
 impl Outcome {
@@ -27,14 +29,22 @@ impl Outcome {
     pub fn passes(&self) -> bool {
         match self.exact {
             true => self.error == 0.0,
-            false => self.correlation >= NEAR && self.error <= FAR * self.largest,
+            false => {
+                let (near, far) = self.bounds;
+                self.correlation >= near && self.error <= far * self.largest
+            }
         }
     }
 
     pub(super) fn near(got: &[f32], want: &[f32]) -> Self {
         let (correlation, error) = (correlation(got, want), max_abs_diff(got, want));
         let largest = want.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
-        Self { correlation, error, largest, exact: false }
+        Self { correlation, error, largest, exact: false, bounds: (NEAR, FAR) }
+    }
+
+    /// The same with other bounds than those of one operation.
+    pub(super) fn within(self, near: f64, far: f32) -> Self {
+        Self { bounds: (near, far), ..self }
     }
 
     /// Fails when a value is not what it was before.

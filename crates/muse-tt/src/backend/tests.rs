@@ -1,0 +1,109 @@
+//! The backend on a device that keeps bytes and computes nothing.
+
+use muse_core::contract::{History, KvType, PageGroup};
+
+use super::*;
+use crate::fake;
+
+fn tt() -> Tt {
+    let device = Device::open(fake::library(), DeviceOptions::default()).unwrap();
+    Tt::on(
+        &device,
+        TtOptions { device: DeviceOptions::default(), mix: Some(Mix::Bfp4), positions: 8 },
+    )
+}
+
+#[test]
+fn rows_are_written_and_read_where_they_stand() {
+    let tt = tt();
+    let mut buf = tt.alloc(40, 48).unwrap();
+    let rows: Vec<f32> = (0..3 * 48).map(|i| i as f32).collect();
+    tt.write(&mut buf, 31, &rows).unwrap();
+    let mut all = vec![1.0; 40 * 48];
+    tt.read(&buf, 0, &mut all).unwrap();
+    assert_eq!((&all[31 * 48..34 * 48], &all[30 * 48..31 * 48]), (&rows[..], &[0.0; 48][..]));
+    let mut two = vec![0.0; 2 * 48];
+    tt.read(&buf, 32, &mut two).unwrap();
+    assert_eq!(two, rows[48..]);
+    // Models without taps have a buffer for none.
+    assert_eq!(tt.alloc(0, 0).unwrap().rows, 0);
+}
+
+#[test]
+fn matrices_get_the_format_of_their_part() {
+    let tt = tt();
+    let bytes = vec![0_u8; 4 * 64 * 64];
+    let view = |name| WeightView {
+        name,
+        format: Format::F32,
+        rows: 64,
+        cols: 64,
+        bytes: bytes.as_slice().into(),
+    };
+    for (name, format) in [
+        ("blk.1.ffn_up.weight", TileFormat::Bfp4),
+        ("blk.1.attn_q.weight", TileFormat::Bfp8),
+        ("output.weight", TileFormat::Bfp8),
+    ] {
+        let Loaded::Product(weight) = tt.load(view(name)).unwrap() else { panic!("{name}") };
+        assert_eq!(weight.layout().format, format, "{name}");
+    }
+    let Loaded::Rows(table) = tt.load(view(EMBEDDING)).unwrap() else { panic!("a table of rows") };
+    assert_eq!((table.rows(), table.cols()), (64, 64));
+}
+
+#[test]
+fn saved_pages_come_back_and_too_few_bytes_are_told() {
+    let tt = tt();
+    let (group, kind) = (PageGroup::Full, KvType::Bf16);
+    let shape = KvShape { group, pages: 3, kv_heads: 2, head_dim: 32, kind };
+    let mut kv = tt.alloc_kv(shape).unwrap();
+    let values: Vec<f32> = (0..3 * 2 * 64 * 32).map(|i| (i % 200) as f32).collect();
+    let other: Vec<f32> = values.iter().map(|x| -x).collect();
+    kv.write(&values, &other).unwrap();
+    let mut saved = Vec::new();
+    tt.save_page(&kv, 1, &mut saved).unwrap();
+    assert_eq!(saved.len(), shape.page_bytes());
+    kv.write(&vec![0.0; values.len()], &vec![0.0; values.len()]).unwrap();
+    let mut bytes = &saved[..];
+    tt.load_page(&mut kv, 2, &mut bytes).unwrap();
+    assert!(bytes.is_empty());
+    let copies = [PageGroup::Full, PageGroup::Window].map(|group| PageCopy {
+        group,
+        from: 2,
+        to: 0,
+        rows: 5,
+    });
+    tt.copy_pages(&mut kv, &copies[..1]).unwrap();
+    let page = values.len() / 3;
+    let (k, v) = kv.read().unwrap();
+    for at in [0, 2] {
+        assert_eq!(k[at * page..][..page], values[page..2 * page]);
+        assert_eq!(v[at * page..][..page], other[page..2 * page]);
+    }
+    assert!(k[page..2 * page].iter().all(|x| *x == 0.0));
+    let error = tt.load_page(&mut kv, 2, &mut &saved[1..]).unwrap_err();
+    assert!(error.to_string().contains("delete the saved pages"), "{error}");
+}
+
+#[test]
+fn what_is_not_merely_the_largest_is_drawn_from_scores() {
+    let tt = tt();
+    let mut scores = tt.alloc(2, 40).unwrap();
+    let row: Vec<f32> = (0..80).map(|i| if i == 47 { 9.0 } else { 0.0 }).collect();
+    tt.write(&mut scores, 0, &row).unwrap();
+    let (sampling, history) = (Sampling::default(), History::default());
+    let pick = PickRow {
+        row: 1,
+        sampling: &sampling,
+        history: &history,
+        drafted: &[],
+        mask: None,
+        position: 0,
+        logprobs: Some(1),
+    };
+    let mut picked = Vec::new();
+    tt.pick(&scores, &[pick], &mut picked).unwrap();
+    assert_eq!((picked[0].token, picked[0].top.len()), (Token(7), 1));
+    assert!(is_largest(&PickRow { logprobs: None, ..pick }) && !is_largest(&pick));
+}

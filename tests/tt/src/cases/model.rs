@@ -1,0 +1,131 @@
+//! Layers of `nano` through the device's backend, as the model runs them.
+
+use std::sync::Arc;
+
+use muse_core::Result;
+use muse_core::contract::{
+    Backend, CheckpointSpec, GenerationDefaults, KvType, PageTable, Place, Rows, Scores, Span,
+    Target, TensorInfo, Token, Vocabulary, WeightSource, WeightView,
+};
+use muse_core::model::{Mix, Model, ModelOptions, Rounded};
+use muse_cpu::{Cpu, CpuOptions};
+use muse_testkit::nano_dir;
+use muse_tt::{DeviceOptions, Tt, TtOptions, smoke};
+use muse_weights::Checkpoint;
+
+use crate::lane::Needs;
+
+use super::{Bench, Case, On, Outcome, case};
+
+/// A whole number of pages.
+const PROMPT: usize = 128;
+const BLOCK: usize = 16;
+/// The first layer that sees everything is this one; those before it are sliding.
+const FULL: usize = 3;
+/// What layers must come to in BF16, and with the published mix of formats: correlation, and error
+/// in parts of the largest value.
+const BOUNDS: [(f64, f32); 2] = [(0.999, 0.05), (0.99, 0.15)];
+
+/// Both formats, on all cores: a backend uses what there is.
+pub(super) fn cases() -> impl Iterator<Item = Case> {
+    let smoke = case("smoke", 32, 32, On::One, false, Needs::Little, Bench::smoke);
+    let layers = [("bf16", None), ("bfp4", Some(Mix::Bfp4))].into_iter().map(|(name, mix)| {
+        let needs = if mix.is_some() { Needs::Blocks } else { Needs::Speed };
+        let run = move |bench: &mut Bench| bench.layers(mix);
+        case(&format!("layers_{name}"), PROMPT + BLOCK, 256, On::Grid, false, needs, run)
+    });
+    layers.chain([smoke])
+}
+
+/// The first layers of a checkpoint.
+struct Beginning {
+    checkpoint: Checkpoint,
+    spec: CheckpointSpec,
+}
+
+impl Beginning {
+    fn of_nano() -> Result<Self> {
+        let checkpoint = Checkpoint::open(&nano_dir().join("target"))?;
+        let mut spec = checkpoint.spec().clone();
+        spec.text.as_mut().expect("a text model").layers.truncate(FULL + 1);
+        Ok(Self { checkpoint, spec })
+    }
+}
+
+impl WeightSource for Beginning {
+    fn spec(&self) -> &CheckpointSpec {
+        &self.spec
+    }
+    fn generation(&self) -> &GenerationDefaults {
+        self.checkpoint.generation()
+    }
+    fn vocabulary(&self) -> Result<Option<Vocabulary>> {
+        self.checkpoint.vocabulary()
+    }
+    fn tensors(&self) -> &[TensorInfo] {
+        self.checkpoint.tensors()
+    }
+    fn weight(&self, name: &str) -> Result<WeightView<'_>> {
+        self.checkpoint.weight(name)
+    }
+}
+
+/// Outputs of the first and of the full layer: of a prompt, then of a block that is verified.
+fn outputs<B: Backend>(backend: B, source: &dyn WeightSource) -> Result<Vec<Vec<f32>>> {
+    let backend = Arc::new(backend);
+    let options = ModelOptions {
+        kv: KvType::Bf16,
+        full_pages: 4,
+        window_pages: 4,
+        max_rows: PROMPT,
+        max_scores: BLOCK,
+        taps: vec![0, FULL],
+    };
+    let mut model = Model::new(backend.clone(), source, &options, &mut |_, _| ())?;
+    let hidden = model.spec().hidden;
+    let tokens: Vec<Token> = (0..PROMPT + BLOCK).map(|i| Token((i * 37 % 900) as u32)).collect();
+    let pages = PageTable { full: &[2, 0, 3], window: &[1, 3, 0], window_base: 0 };
+    let mut outputs = Vec::new();
+    for (start, rows, scores) in [(0, PROMPT, Scores::Last), (PROMPT, BLOCK, Scores::All)] {
+        let place = Place { start: start as u32, rows, pages };
+        let rows_of = Rows::Tokens(&tokens[start..start + rows]);
+        model.forward(&[Span { place, rows: rows_of, scores }])?;
+        let mut taps = vec![0.0; rows * 2 * hidden];
+        backend.read(model.taps(), 0, &mut taps)?;
+        for layer in 0..2 {
+            let of = taps.chunks(hidden).skip(layer).step_by(2);
+            outputs.push(of.flatten().copied().collect());
+        }
+    }
+    let mut scores = vec![0.0; BLOCK * model.spec().vocab];
+    backend.read(model.scores(), 0, &mut scores)?;
+    outputs.push(scores);
+    Ok(outputs)
+}
+
+impl Bench {
+    /// What every device is tried with when it is opened.
+    fn smoke(&mut self) -> Result<Outcome> {
+        let device = self.programs.device().clone();
+        let right = smoke(&device, &mut self.programs).is_ok();
+        Ok(Outcome::exact(&[f32::from(right)], &[1.0]))
+    }
+
+    /// The worst of all outputs, the scores included.
+    fn layers(&mut self, mix: Option<Mix>) -> Result<Outcome> {
+        let device = self.programs.device().clone();
+        let options = TtOptions { device: DeviceOptions::default(), mix, positions: 256 };
+        let source = Beginning::of_nano()?;
+        let got = outputs(Tt::on(&device, options), &source)?;
+        let cpu = Cpu::new(CpuOptions { threads: Some(1) })?.exact();
+        let want = match mix {
+            None => outputs(cpu, &source)?,
+            Some(mix) => outputs(cpu, &Rounded::new(&source, mix))?,
+        };
+        let (near, far) = BOUNDS[usize::from(mix.is_some())];
+        let all =
+            got.iter().zip(&want).map(|(got, want)| Outcome::near(got, want).within(near, far));
+        let worst = all.min_by(|a, b| a.correlation.total_cmp(&b.correlation));
+        Ok(worst.expect("there are outputs"))
+    }
+}
