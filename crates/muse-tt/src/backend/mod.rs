@@ -16,6 +16,7 @@ use muse_core::quant::Format;
 use muse_core::quant::tile::{SIDE, TileFormat};
 use muse_core::{Error, Result, sampler};
 
+use crate::cache::WeightCache;
 use crate::cores::Cores;
 use crate::device::{Device, DeviceOptions, open_shim};
 use crate::matrix::{Ids, Matrix, Table};
@@ -43,6 +44,8 @@ pub struct Tt {
     device: Device,
     cores: Cores,
     options: TtOptions,
+    /// Where matrices lie that were converted before.
+    cache: Option<WeightCache>,
     state: Mutex<State>,
 }
 
@@ -87,7 +90,19 @@ impl Tt {
         let (columns, rows) = device.grid();
         let state = State { programs: Programs::new(device), rotations: HashMap::new() };
         let cores = Cores::grid(columns, rows);
-        Self { device: device.clone(), cores, options, state: Mutex::new(state) }
+        Self { device: device.clone(), cores, options, cache: None, state: Mutex::new(state) }
+    }
+
+    /// The same with matrices from a cache, which was filled by [`Tt::format`].
+    #[must_use]
+    pub fn with_cache(self, cache: WeightCache) -> Self {
+        Self { cache: Some(cache), ..self }
+    }
+
+    /// What a matrix is kept as; none for the embedding, which is not multiplied with.
+    pub fn format(&self, name: &str) -> Option<TileFormat> {
+        let chosen = self.options.mix.and_then(|mix| mix.format(name));
+        (name != EMBEDDING).then(|| chosen.unwrap_or(TileFormat::Bf16))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -181,12 +196,15 @@ impl Backend for Tt {
     }
 
     fn load(&self, weight: WeightView<'_>) -> Result<Loaded> {
-        if weight.name == EMBEDDING {
+        let Some(format) = self.format(weight.name) else {
             let table = Table::of(&self.device, &weight.to_f32(), weight.cols)?;
             return Ok(Loaded::Rows(table));
-        }
-        let format = self.format(weight.name);
+        };
         let layout = Layout { format, rows: weight.rows, cols: weight.cols };
+        if let Some(cache) = &self.cache {
+            let bytes = cache.read(weight.name, layout)?;
+            return Ok(Loaded::Product(Weight::of_bytes(&self.device, layout, &bytes)?));
+        }
         let row = weight.format.bytes_for(weight.cols);
         let mut values = vec![0.0; SIDE * weight.cols];
         let mut bytes = Vec::with_capacity(layout.bytes());
@@ -381,12 +399,6 @@ impl Backend for Tt {
         let (all, cols) = (scores.matrix.read()?, scores.matrix.shape().1);
         out.extend(rows.iter().map(|row| sampler::pick(&all[row.row * cols..][..cols], row)));
         Ok(())
-    }
-}
-
-impl Tt {
-    fn format(&self, name: &str) -> TileFormat {
-        self.options.mix.and_then(|mix| mix.format(name)).unwrap_or(TileFormat::Bf16)
     }
 }
 

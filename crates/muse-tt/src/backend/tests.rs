@@ -1,8 +1,9 @@
 //! The backend on a device that keeps bytes and computes nothing.
 
-use muse_core::contract::{History, KvType, PageGroup};
+use muse_core::contract::{History, KvType, PageGroup, TensorInfo, WeightSource};
 
 use super::*;
+use crate::cache::tests::Source;
 use crate::fake;
 
 fn tt() -> Tt {
@@ -106,4 +107,27 @@ fn what_is_not_merely_the_largest_is_drawn_from_scores() {
     tt.pick(&scores, &[pick], &mut picked).unwrap();
     assert_eq!((picked[0].token, picked[0].top.len()), (Token(7), 1));
     assert!(is_largest(&PickRow { logprobs: None, ..pick }) && !is_largest(&pick));
+}
+
+#[test]
+fn matrices_from_the_cache_are_those_that_would_be_converted() {
+    const NAME: &str = "blk.0.ffn_down.weight";
+    let source = Source::new(&[(EMBEDDING, 40, 64), (NAME, 70, 512)]);
+    let place = tempfile::tempdir().unwrap();
+    let bytes = |tt: &Tt| {
+        let Loaded::Product(weight) = tt.load(source.weight(NAME).unwrap()).unwrap() else {
+            panic!("a matrix to multiply with")
+        };
+        let mut bytes = vec![0; weight.buffer.bytes() as usize];
+        weight.buffer.read(&mut bytes).unwrap();
+        bytes
+    };
+    let tt = tt();
+    let want = bytes(&tt);
+    let cache = || WeightCache::open(place.path(), &source, 1).unwrap();
+    let of = |tensor: &TensorInfo| Mix::Bfp4.format(&tensor.name);
+    cache().fill(&source, &of, 1, &|_, _| ()).unwrap();
+    let tt = tt.with_cache(cache());
+    assert_eq!(bytes(&tt), want);
+    assert!(matches!(tt.load(source.weight(EMBEDDING).unwrap()), Ok(Loaded::Rows(_))));
 }

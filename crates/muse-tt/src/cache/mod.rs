@@ -3,7 +3,7 @@
 
 mod file;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fs::{self, File};
 use std::io;
@@ -93,14 +93,12 @@ impl WeightCache {
         Ok(())
     }
 
-    /// A matrix, in the layout that [`crate::Weight::of_bytes`] takes.
+    /// The bytes of a matrix, as [`crate::Weight::of_bytes`] takes them.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when its file is missing or not what was written.
-    pub fn read(&self, tensor: &TensorInfo, format: TileFormat) -> Result<(Layout, Vec<u8>)> {
-        let layout = layout(tensor, format);
-        let bytes = file::read(&self.path(&tensor.name, format)?, &tensor.name, layout)?;
-        Ok((layout, bytes))
+    pub fn read(&self, name: &str, layout: Layout) -> Result<Vec<u8>> {
+        file::read(&self.path(name, layout.format)?, name, layout)
     }
 
     /// # Errors

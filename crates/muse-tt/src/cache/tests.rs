@@ -11,7 +11,7 @@ use muse_core::quant::Format;
 use super::*;
 
 /// Matrices in memory; counts how often each is asked for.
-struct Source {
+pub(crate) struct Source {
     spec: CheckpointSpec,
     generation: GenerationDefaults,
     tensors: Vec<TensorInfo>,
@@ -22,7 +22,7 @@ struct Source {
 }
 
 impl Source {
-    fn new(matrices: &[(&str, usize, usize)]) -> Self {
+    pub(crate) fn new(matrices: &[(&str, usize, usize)]) -> Self {
         let (mut tensors, mut bytes) = (Vec::new(), BTreeMap::new());
         for (seed, (name, rows, cols)) in matrices.iter().enumerate() {
             let (name, format) = ((*name).to_owned(), Format::F32);
@@ -83,6 +83,10 @@ fn formats(tensor: &TensorInfo) -> Option<TileFormat> {
     }
 }
 
+fn read(cache: &WeightCache, tensor: &TensorInfo, format: TileFormat) -> Result<Vec<u8>> {
+    cache.read(&tensor.name, layout(tensor, format))
+}
+
 fn fill(cache: &WeightCache, source: &Source) -> Result<()> {
     cache.fill(source, &formats, 2, &|_, _| ())
 }
@@ -97,7 +101,8 @@ fn what_is_kept_is_the_matrix_in_its_layout() {
         .unwrap();
     let mut total = 0;
     for tensor in &source.tensors[..2] {
-        let (layout, bytes) = cache.read(tensor, formats(tensor).unwrap()).unwrap();
+        let format = formats(tensor).unwrap();
+        let (layout, bytes) = (layout(tensor, format), read(&cache, tensor, format).unwrap());
         let values = source.weight(&tensor.name).unwrap().to_f32();
         let stripes = values.chunks(32 * tensor.cols).enumerate();
         let want: Vec<u8> = stripes.flat_map(|(at, stripe)| layout.encode(at, stripe)).collect();
@@ -124,12 +129,12 @@ fn after_an_interruption_it_goes_on_and_uses_nothing_half_written() {
     let mut writer = Writer::new(&path, &up.name, layout(up, TileFormat::Bfp4)).unwrap();
     writer.write(&[1; 1000]).unwrap();
     drop(writer);
-    assert!(cache.read(up, TileFormat::Bfp4).unwrap_err().to_string().contains("start again"));
+    assert!(read(&cache, up, TileFormat::Bfp4).unwrap_err().to_string().contains("start again"));
     source.asked();
     source.missing = None;
     fill(&cache, &source).unwrap();
     assert_eq!(source.asked(), ["blk.0.ffn_up.weight"]);
-    cache.read(&source.tensors[1], TileFormat::Bfp4).unwrap();
+    read(&cache, &source.tensors[1], TileFormat::Bfp4).unwrap();
     let left = fs::read_dir(&cache.folder).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().ends_with(".partial")));
 }
@@ -147,14 +152,14 @@ fn a_broken_file_is_told_and_made_anew_once_deleted() {
     foreign[0] = b'x';
     for bytes in [&whole[..last], &whole[..3], &[], &flipped, &foreign] {
         fs::write(&path, bytes).unwrap();
-        let error = cache.read(tensor, TileFormat::Bfp8).unwrap_err();
+        let error = read(&cache, tensor, TileFormat::Bfp8).unwrap_err();
         assert!(matches!(error, Error::Corrupt(_)), "{error}");
         let message = error.to_string();
         assert!(message.contains("attn_q") && message.contains("delete the file"), "{message}");
     }
     // A whole file of another matrix is not this one either.
     fs::copy(cache.path("blk.0.ffn_up.weight", TileFormat::Bfp4).unwrap(), &path).unwrap();
-    cache.read(tensor, TileFormat::Bfp8).unwrap_err();
+    read(&cache, tensor, TileFormat::Bfp8).unwrap_err();
     fs::remove_file(&path).unwrap();
     fill(&cache, &source).unwrap();
     assert_eq!(fs::read(&path).unwrap(), whole);
