@@ -40,8 +40,7 @@ constexpr uint32_t ONES = 3;
 
 constexpr uint32_t TILES = get_compile_time_arg_val(0);
 constexpr uint32_t HEADS = get_compile_time_arg_val(1);
-constexpr uint32_t UNITS = get_compile_time_arg_val(2);
-constexpr uint32_t SEGMENT_TILES = get_compile_time_arg_val(3);
+constexpr uint32_t SEGMENT_TILES = get_compile_time_arg_val(2);
 constexpr uint32_t PAGES = 3;
 
 // Packs registers into a buffer and hands them on.

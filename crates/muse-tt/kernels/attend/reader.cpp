@@ -3,7 +3,7 @@
 // of the pages that are listed, and those pages. Nothing else is read, so that rows of several
 // sequences may share their tiles; the rows of others are computed along and not written.
 //
-//   DRAM segments ──▶ c_5 (numbers of a segment, twice the room) ──▶ how many pages
+//   DRAM segments ──▶ c_5 (numbers of a segment) ──▶ how many pages there are
 //   DRAM q ─────────▶ c_0 (the heads of a unit) ──┐
 //   DRAM K pages ───▶ c_1 (64 keys, twice) ───────┼─▶ q · Kᵀ + mask ──▶ c_6, c_13 (2 tiles, F32)
 //   seen keys ──────▶ c_3 (2 tiles, twice) ───────┤      ──▶ its largest, and those before ──▶ c_8
@@ -84,13 +84,20 @@ struct Mask {
         fill(to, 0);
         fill(to + TILE, 0);
         for (uint32_t row = 0; some && row < SIDE; ++row) {
-            const uint32_t begin = seen[2 * row];
-            const uint32_t end = seen[2 * row + 1];
-            for (uint32_t key = 0; key < 2 * SIDE; ++key) {
-                if (first + key >= begin && first + key < end) continue;
-                const uint32_t face = (key >> 4) * 2 + (row >> 4);
-                reinterpret_cast<Values>(to)[face * FACE + (key & 15) * 16 + (row & 15)] = HIDDEN;
-            }
+            hide(to, row, 0, in_page(seen[2 * row], first));
+            hide(to, row, in_page(seen[2 * row + 1], first), 2 * SIDE);
+        }
+    }
+
+    static uint32_t in_page(uint32_t key, uint32_t first) {
+        if (key <= first) return 0;
+        return key - first < 2 * SIDE ? key - first : 2 * SIDE;
+    }
+
+    static void hide(uint32_t to, uint32_t row, uint32_t begin, uint32_t end) {
+        Values column = reinterpret_cast<Values>(to) + (row >> 4) * FACE + (row & 15);
+        for (uint32_t key = begin; key < end; ++key) {
+            column[(key >> 4) * 2 * FACE + (key & 15) * 16] = HIDDEN;
         }
     }
 };

@@ -2,10 +2,10 @@
 
 use muse_core::quant::tile::TileFormat;
 
-use super::{numbers, pages};
+use super::{numbers, pages, reader};
 use crate::cores::Cores;
 use crate::matrix::{Ids, Matrix};
-use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::program::{Arg, Kernel, Plan, Shape};
 
 const PARTIAL: &str = include_str!("../../kernels/argmax/partial.cpp");
 const COMBINE: &str = include_str!("../../kernels/argmax/combine.cpp");
@@ -40,11 +40,8 @@ fn find(scores: &Matrix, rows: u32, partials: &Ids, cores: Cores) -> Plan {
         other => panic!("scores are BF16 or F32, not {}", other.name()),
     };
     let reader = Kernel {
-        source: PARTIAL,
-        processor: Processor::Reader,
-        constants: vec![across, scores.shape().1 as u32, partials.buffer.page_bytes()],
-        accessors: vec![Accessor::Dram; 2],
         defines,
+        ..reader(PARTIAL, vec![across, scores.shape().1 as u32, partials.buffer.page_bytes()], 2)
     };
     let buffers = vec![pages(0, format, 2), numbers(1, partials)];
     let [from, to] = [&scores.buffer, &partials.buffer].map(Arg::address);
@@ -58,13 +55,8 @@ fn find(scores: &Matrix, rows: u32, partials: &Ids, cores: Cores) -> Plan {
 
 fn combine(partials: &Ids, rows: u32, columns: &Ids, found: u32) -> Plan {
     let cores = Cores::grid(1, 1);
-    let reader = Kernel {
-        source: COMBINE,
-        processor: Processor::Reader,
-        constants: vec![found, partials.buffer.page_bytes(), columns.buffer.page_bytes()],
-        accessors: vec![Accessor::Dram; 2],
-        defines: Vec::new(),
-    };
+    let reader =
+        reader(COMBINE, vec![found, partials.buffer.page_bytes(), columns.buffer.page_bytes()], 2);
     let all = partials.buffer.page_bytes() * found;
     let tile = TileFormat::Bf16;
     let buffers = vec![pages(0, tile, all.div_ceil(tile.bytes() as u32)), numbers(1, columns)];

@@ -2,11 +2,11 @@
 
 use muse_core::quant::tile::{SIDE, TileFormat};
 
-use super::{OUT, compute, numbers, pages, whole_pages};
+use super::{OUT, compute, numbers, pages, reader, whole_pages, writer};
 use crate::cores::Cores;
 use crate::matrix::Matrix;
 use crate::pages::KvPages;
-use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::program::{Arg, Plan, Shape};
 use crate::segments::Segments;
 
 const READER: &str = include_str!("../../kernels/attend/reader.cpp");
@@ -27,8 +27,8 @@ pub fn attend(
     cores: Cores,
 ) -> Plan {
     let (bf16, dim) = (TileFormat::Bf16, store.head_dim());
-    assert_eq!((q.shape(), q.format()), (out.shape(), bf16), "queries and results, BF16");
-    assert_eq!(out.format(), bf16, "results of BF16");
+    assert_eq!((q.shape(), q.format()), (out.shape(), out.format()), "queries and results");
+    assert_eq!(q.format(), bf16, "queries of BF16");
     assert!(q.shape().1.is_multiple_of(dim * store.heads()), "heads of {dim} in equal groups");
     let heads = (q.shape().1 / dim) as u32;
     let units = attend_units(q, store, segments, cores);
@@ -53,18 +53,10 @@ pub fn attend(
         whole_pages(13, 2),
         pages(OUT, bf16, 2),
     ];
-    let data = |source, processor, constants, accessors| Kernel {
-        source,
-        processor,
-        constants,
-        accessors: vec![Accessor::Dram; accessors],
-        defines: Vec::new(),
-    };
-    let reader = vec![tiles, each, units, kv_heads, numbers_bytes];
     let kernels = vec![
-        data(READER, Processor::Reader, reader, 4),
-        compute(COMPUTE, vec![tiles, each, units, listed.pages], Vec::new()),
-        data(WRITER, Processor::Writer, vec![each * tiles, units, numbers_bytes], 2),
+        reader(READER, vec![tiles, each, units, kv_heads, numbers_bytes], 4),
+        compute(COMPUTE, vec![tiles, each, listed.pages], Vec::new()),
+        writer(WRITER, vec![each * tiles, units, numbers_bytes], 2),
     ];
     let [from, k, v, by, to] =
         [&q.buffer, &store.k, &store.v, &segments.ids.buffer, &out.buffer].map(Arg::address);

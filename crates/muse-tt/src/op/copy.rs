@@ -2,10 +2,10 @@
 
 use muse_core::quant::tile::{SIDE, TileFormat};
 
-use super::{numbers, pages};
+use super::{numbers, pages, writer};
 use crate::cores::Cores;
 use crate::matrix::{Ids, Matrix};
-use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::program::{Arg, Plan, Shape};
 
 const WRITER: &str =
     concat!(include_str!("../../kernels/lines.h"), include_str!("../../kernels/copy/writer.cpp"));
@@ -31,13 +31,7 @@ pub fn copy(
     rows.assert_room(count);
     let across = from.tile_shape().1;
     let cores = cores.for_work(across);
-    let writer = Kernel {
-        source: WRITER,
-        processor: Processor::Writer,
-        constants: vec![across, to.tile_shape().1, rows.buffer.page_bytes()],
-        accessors: vec![Accessor::Dram; 3],
-        defines: Vec::new(),
-    };
+    let writer = writer(WRITER, vec![across, to.tile_shape().1, rows.buffer.page_bytes()], 3);
     let buffers = vec![pages(0, bf16, 1), numbers(1, rows)];
     let places = [&from.buffer, &rows.buffer, &to.buffer].map(Arg::address);
     let (top, left) = (first_row as u32, (first_col / SIDE) as u32);

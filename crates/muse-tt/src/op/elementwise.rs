@@ -1,9 +1,9 @@
 //! Operations value by value.
 
-use super::{OUT, compute, pages};
+use super::{OUT, compute, pages, reader, writer};
 use crate::cores::Cores;
 use crate::matrix::Matrix;
-use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::program::{Arg, Kernel, Plan, Shape};
 
 const READER: &str = include_str!("../../kernels/elementwise/reader.cpp");
 const COMPUTE: &str = include_str!("../../kernels/elementwise/compute.cpp");
@@ -56,13 +56,7 @@ pub fn unary(operation: Unary, a: &Matrix, out: &Matrix, cores: Cores) -> Plan {
 
 /// Writes a run of tiles: where to, the first one, how many.
 pub(super) fn run_writer() -> Kernel {
-    Kernel {
-        source: WRITER,
-        processor: Processor::Writer,
-        constants: Vec::new(),
-        accessors: vec![Accessor::Dram],
-        defines: Vec::new(),
-    }
+    writer(WRITER, Vec::new(), 1)
 }
 
 fn plan(
@@ -79,13 +73,7 @@ fn plan(
     let mut buffers = vec![pages(0, a.format(), 2), pages(OUT, out.format(), 2)];
     buffers.extend(b.map(|b| pages(1, b.format(), 2)));
     let inputs = 1 + usize::from(b.is_some());
-    let reader = Kernel {
-        source: READER,
-        processor: Processor::Reader,
-        constants: Vec::new(),
-        accessors: vec![Accessor::Dram; inputs],
-        defines: defines.clone(),
-    };
+    let reader = Kernel { defines: defines.clone(), ..reader(READER, Vec::new(), inputs) };
     let kernels = vec![reader, compute(COMPUTE, Vec::new(), defines), run_writer()];
     let at = Arg::address;
     let (from, with, to) =

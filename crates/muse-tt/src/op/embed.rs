@@ -2,10 +2,10 @@
 
 use muse_core::quant::tile::TileFormat;
 
-use super::{numbers, pages};
+use super::{numbers, pages, writer};
 use crate::cores::Cores;
 use crate::matrix::{Ids, Matrix, Table};
-use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::program::{Arg, Plan, Shape};
 
 const WRITER: &str = include_str!("../../kernels/embed/writer.cpp");
 
@@ -15,13 +15,7 @@ pub fn embed(table: &Table, ids: &Ids, rows: u32, out: &Matrix, cores: Cores) ->
     let (down, across) = out.tile_shape();
     assert!(rows <= 32 * down, "rows of the result");
     let cores = cores.for_work(down * across);
-    let writer = Kernel {
-        source: WRITER,
-        processor: Processor::Writer,
-        constants: vec![across, ids.buffer.page_bytes()],
-        accessors: vec![Accessor::Dram; 3],
-        defines: Vec::new(),
-    };
+    let writer = writer(WRITER, vec![across, ids.buffer.page_bytes()], 3);
     let bf16 = TileFormat::Bf16;
     let buffers = vec![pages(0, bf16, 1), pages(1, bf16, 1), numbers(2, ids)];
     let [from, by, to] = [&table.buffer, &ids.buffer, &out.buffer].map(Arg::address);

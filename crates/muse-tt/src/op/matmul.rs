@@ -2,10 +2,10 @@
 
 use muse_core::quant::tile::TileFormat;
 
-use super::{OUT, compute, pages};
+use super::{OUT, compute, pages, reader, writer};
 use crate::cores::Cores;
 use crate::matrix::Matrix;
-use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::program::{Arg, Plan, Shape};
 use crate::weight::Weight;
 
 const READER: &str = include_str!("../../kernels/matmul/reader.cpp");
@@ -36,17 +36,10 @@ pub fn matmul(x: &Matrix, w: &Weight, out: &Matrix, cores: Cores) -> Plan {
         pages(OUT, out.format(), 2),
     ];
     let turning = layout.turning() as u32;
-    let data = |source, processor, constants, accessors| Kernel {
-        source,
-        processor,
-        constants,
-        accessors: vec![Accessor::Dram; accessors],
-        defines: Vec::new(),
-    };
     let kernels = vec![
-        data(READER, Processor::Reader, vec![depth, steps, turning], 1),
+        reader(READER, vec![depth, steps, turning], 1),
         compute(COMPUTE, vec![depth, steps, height, width], Vec::new()),
-        data(WRITER, Processor::Writer, vec![depth, steps, height, across], 2),
+        writer(WRITER, vec![depth, steps, height, across], 2),
     ];
     let [from, by, to] = [&x.buffer, &w.buffer, &out.buffer].map(Arg::address);
     let corner = |core| {

@@ -24,7 +24,7 @@ pub use write_kv::write_kv;
 use muse_core::quant::tile::TileFormat;
 
 use crate::matrix::Ids;
-use crate::program::{CircularBuffer, Kernel, Processor};
+use crate::program::{Accessor, CircularBuffer, Kernel, Processor};
 
 /// Where results wait to be written.
 const OUT: u32 = 16;
@@ -42,6 +42,17 @@ fn whole_pages(index: u32, count: u32) -> CircularBuffer {
 fn numbers(index: u32, ids: &Ids) -> CircularBuffer {
     let tile = TileFormat::Bf16;
     pages(index, tile, ids.buffer.page_bytes().div_ceil(tile.bytes() as u32))
+}
+
+/// A kernel that reads, and uses so many buffers of the device.
+fn reader(source: &'static str, constants: Vec<u32>, buffers: usize) -> Kernel {
+    let accessors = vec![Accessor::Dram; buffers];
+    Kernel { source, processor: Processor::Reader, constants, accessors, defines: Vec::new() }
+}
+
+/// A kernel that writes, and uses so many buffers of the device.
+fn writer(source: &'static str, constants: Vec<u32>, buffers: usize) -> Kernel {
+    Kernel { processor: Processor::Writer, ..reader(source, constants, buffers) }
 }
 
 fn compute(source: &'static str, constants: Vec<u32>, defines: Vec<&'static str>) -> Kernel {

@@ -2,10 +2,10 @@
 
 use muse_core::quant::tile::{SIDE, TileFormat};
 
-use super::{OUT, compute, elementwise, pages};
+use super::{OUT, compute, elementwise, pages, reader};
 use crate::cores::Cores;
 use crate::matrix::Matrix;
-use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::program::{Arg, Kernel, Plan, Shape};
 
 const READER: &str = include_str!("../../kernels/rms_norm/reader.cpp");
 const COMPUTE: &str = include_str!("../../kernels/rms_norm/compute.cpp");
@@ -52,11 +52,8 @@ fn normed(
         defines.push("MUSE_WEIGHTED");
     }
     let reader = Kernel {
-        source: READER,
-        processor: Processor::Reader,
-        constants: vec![across],
-        accessors: vec![Accessor::Dram; 1 + usize::from(weight.is_some())],
         defines: defines.clone(),
+        ..reader(READER, vec![across], 1 + usize::from(weight.is_some()))
     };
     let kernels = vec![reader, compute(COMPUTE, vec![across], defines), elementwise::run_writer()];
     let from = Arg::address(&x.buffer);

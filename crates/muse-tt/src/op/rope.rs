@@ -4,11 +4,11 @@ use muse_core::Result;
 use muse_core::contract::Rope;
 use muse_core::quant::tile::{SIDE, TileFormat};
 
-use super::{OUT, compute, elementwise, numbers, pages};
+use super::{OUT, compute, elementwise, numbers, pages, reader};
 use crate::cores::Cores;
 use crate::device::{Buffer, Device};
 use crate::matrix::{Ids, Matrix};
-use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::program::{Arg, Kernel, Plan, Shape};
 
 const READER: &str = include_str!("../../kernels/rope/reader.cpp");
 const COMPUTE: &str = include_str!("../../kernels/rope/compute.cpp");
@@ -74,11 +74,8 @@ pub fn rope(
         defines.push("MUSE_NARROW");
     }
     let reader = Kernel {
-        source: READER,
-        processor: Processor::Reader,
-        constants: vec![tiles, heads, positions.buffer.page_bytes()],
-        accessors: vec![Accessor::Dram; 3],
         defines: defines.clone(),
+        ..reader(READER, vec![tiles, heads, positions.buffer.page_bytes()], 3)
     };
     let kernels =
         vec![reader, compute(COMPUTE, vec![tiles, heads], defines), elementwise::run_writer()];

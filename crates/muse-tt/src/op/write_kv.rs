@@ -2,11 +2,11 @@
 
 use muse_core::quant::tile::{SIDE, TileFormat};
 
-use super::{numbers, pages};
+use super::{numbers, pages, writer};
 use crate::cores::Cores;
 use crate::matrix::{Ids, Matrix};
 use crate::pages::KvPages;
-use crate::program::{Accessor, Arg, Kernel, Plan, Processor, Shape};
+use crate::program::{Arg, Plan, Shape};
 
 const WRITER: &str = concat!(
     include_str!("../../kernels/lines.h"),
@@ -23,13 +23,7 @@ pub fn write_kv(k: &Matrix, v: &Matrix, slots: &Ids, store: &KvPages, cores: Cor
     slots.assert_room(SIDE as u32 * down);
     let cores = cores.for_work(down * across);
     let tiles = (store.head_dim() / SIDE) as u32;
-    let writer = Kernel {
-        source: WRITER,
-        processor: Processor::Writer,
-        constants: vec![across, tiles, slots.buffer.page_bytes()],
-        accessors: vec![Accessor::Dram; 5],
-        defines: Vec::new(),
-    };
+    let writer = writer(WRITER, vec![across, tiles, slots.buffer.page_bytes()], 5);
     let buffers = vec![pages(0, bf16, 1), pages(1, bf16, 1), numbers(2, slots)];
     let places = [&k.buffer, &v.buffer, &slots.buffer, &store.k, &store.v].map(Arg::address);
     let args = cores.split(down * across).map(|(core, first, count)| {
