@@ -19,7 +19,7 @@ struct Step {
     run: fn(&Shell) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step { name: TEST, run: test },
     Step { name: "fmt", run: |sh| done(cmd!(sh, "cargo fmt --all -- --check").run()) },
     Step { name: "tidy", run: |sh| done(tidy::run(sh, &root())) },
@@ -31,6 +31,7 @@ const STEPS: [Step; 14] = [
     Step { name: "deny", run: jobs::deny },
     Step { name: CHAT, run: chat },
     Step { name: "clients", run: jobs::clients },
+    Step { name: "kernels on aarch64", run: jobs::aarch64 },
     Step { name: "parity tt --lane wolfpine --quick", run: tt::ci },
     Step { name: "bench --smoke", run: |sh| done(jobs::bench(sh, true)) },
     Step { name: "fuzz --smoke", run: |sh| jobs::fuzz(sh, None, true) },
@@ -86,10 +87,11 @@ fn cpu_flags() -> String {
 /// Kernel variants that a processor with these flags must run.
 fn expected_isa(flags: &str) -> String {
     let has = |all: &[&str]| all.iter().all(|flag| flags.split_whitespace().any(|f| f == *flag));
-    let variants: [(&str, &[&str]); 3] = [
+    let variants: [(&str, &[&str]); 4] = [
         ("avx2", &["avx2", "fma", "f16c"]),
         ("avx512", &["avx512f", "avx512bw", "avx512vl", "avx512dq"]),
         ("neon", &["asimd"]),
+        ("neondot", &["asimd", "asimddp"]),
     ];
     let expected = variants.iter().filter(|(_, needs)| has(needs)).map(|(name, _)| *name);
     expected.collect::<Vec<_>>().join(",")

@@ -26,7 +26,7 @@ impl Outcome {
 }
 
 const FUZZ_FOLDER: &str = "tests/fuzz";
-const SMOKE_SECONDS: u32 = 10;
+const SMOKE_SECONDS: u32 = 5;
 /// The release of the Python client `openai` that is tried.
 const OPENAI_CLIENT: &str = "3.57.0";
 
@@ -116,6 +116,37 @@ pub(crate) fn bench(sh: &Shell, smoke: bool) -> Result<()> {
         cmd!(sh, "cargo bench --quiet --package {package} --bench {bench} -- {smoke...}").run()?;
     }
     Ok(())
+}
+
+/// Tests the kernels of the other architecture in an emulator of its user mode; without one they are
+/// compiled at least.
+pub(crate) fn aarch64(sh: &Shell) -> Result<Outcome> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    let has = |program: &str| {
+        cmd!(sh, "{program} --version").quiet().ignore_stdout().ignore_stderr().run().is_ok()
+    };
+    let library = cmd!(sh, "rustc --print target-libdir --target {TARGET}").quiet().read()?;
+    if !Path::new(&library).exists() {
+        return Ok(Outcome::Skipped(format!("no standard library: rustup target add {TARGET}")));
+    }
+    if !has("qemu-aarch64") || !has("aarch64-linux-gnu-gcc") {
+        cmd!(sh, "cargo check --package muse-cpu --target {TARGET}").run()?;
+        return Ok(Outcome::Skipped(
+            "compiled, not run: apt-get install qemu-user gcc-aarch64-linux-gnu \
+             libc6-dev-arm64-cross"
+                .into(),
+        ));
+    }
+    let _linker =
+        sh.push_env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
+    let _runner = sh.push_env(
+        "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+        "qemu-aarch64 -L /usr/aarch64-linux-gnu",
+    );
+    let _isa = sh.push_env("MUSE_EXPECT_ISA", "neon,neondot");
+    let test = cmd!(sh, "cargo test --package muse-cpu --target {TARGET} --lib --test backend");
+    test.args(["--", "kernels", "quant", "expected_instruction_sets"]).run()?;
+    Ok(Outcome::Done)
 }
 
 /// Fuzzes the readers of untrusted files.

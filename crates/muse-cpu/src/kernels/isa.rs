@@ -28,6 +28,9 @@ pub enum Level {
     /// Advanced SIMD, which every 64-bit ARM has.
     #[cfg(target_arch = "aarch64")]
     Neon,
+    /// The same with products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    Dotprod,
 }
 
 impl Isa {
@@ -66,6 +69,8 @@ impl Isa {
             Level::Bf16 => "avx512bf16",
             #[cfg(target_arch = "aarch64")]
             Level::Neon => "neon",
+            #[cfg(target_arch = "aarch64")]
+            Level::Dotprod => "neondot",
         }
     }
 }
@@ -103,7 +108,11 @@ fn detect() -> Vec<Level> {
 
 #[cfg(target_arch = "aarch64")]
 fn detect() -> Vec<Level> {
-    vec![Level::Scalar, Level::Neon]
+    let mut found = vec![Level::Scalar, Level::Neon];
+    if std::arch::is_aarch64_feature_detected!("dotprod") {
+        found.push(Level::Dotprod);
+    }
+    found
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

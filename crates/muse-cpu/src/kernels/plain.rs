@@ -34,7 +34,7 @@ macro_rules! per_isa {
                 | $crate::kernels::Level::Bf16 => avx512,
                 // Every 64-bit ARM has it: plain loops are compiled for it already.
                 #[cfg(target_arch = "aarch64")]
-                $crate::kernels::Level::Neon => $body,
+                $crate::kernels::Level::Neon | $crate::kernels::Level::Dotprod => $body,
             }
         }
 

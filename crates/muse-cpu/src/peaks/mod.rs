@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use muse_core::Result;
 
 use crate::aligned::Aligned;
-use crate::kernels::{Isa, Level, read};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::Level;
+use crate::kernels::{Isa, read};
 
 /// Steps of a round of arithmetic.
 const STEPS: usize = 20_000;

@@ -11,6 +11,8 @@
 
 mod activations;
 mod bf16;
+// Only there are vectors wide enough to gain.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod expanded;
 mod iq2_xxs;
 mod iq4_nl;
@@ -63,6 +65,7 @@ trait Packing: 'static {
     const BYTES: usize;
     /// Whether unpacking once for many rows pays, as measured: where a scale belongs to 32 values
     /// and numbers lie in one piece, it does not.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     const EXPANDS: bool = Self::BLOCK > 32;
 
     /// Puts a block of the file into lane `lane` of a packed block that began as zeros.

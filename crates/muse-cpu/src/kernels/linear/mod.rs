@@ -35,7 +35,7 @@ fn compiled<const LAYOUT: u8>(isa: Isa) -> Linear {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 | Level::Vnni | Level::Bf16 => avx512::linear::<LAYOUT>,
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => neon::linear::<LAYOUT>,
+        Level::Neon | Level::Dotprod => neon::linear::<LAYOUT>,
     }
 }
 

@@ -35,7 +35,7 @@ fn compiled<const LAYOUT: u8>(isa: Isa) -> Mix {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 | Level::Vnni | Level::Bf16 => avx512::mix::<LAYOUT>,
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => neon::mix::<LAYOUT>,
+        Level::Neon | Level::Dotprod => neon::mix::<LAYOUT>,
     }
 }
 

@@ -15,8 +15,8 @@ use std::ops::Range;
 
 use muse_core::contract::PAGE_TOKENS;
 
+use crate::kernels::Isa;
 use crate::kernels::softmax::Running;
-use crate::kernels::{Isa, Level};
 
 /// Widths of a head that are multiples of this can lie in pairs.
 pub const LANES: usize = 16;
@@ -54,7 +54,9 @@ pub struct Pairs {
 pub fn select(isa: Isa) -> Option<Pairs> {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        Level::Bf16 => Some(Pairs { scores: avx512::scores, values: avx512::values }),
+        crate::kernels::Level::Bf16 => {
+            Some(Pairs { scores: avx512::scores, values: avx512::values })
+        }
         _ => None,
     }
 }

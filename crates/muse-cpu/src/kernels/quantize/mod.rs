@@ -3,8 +3,10 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use super::Isa;
+#[cfg(target_arch = "x86_64")]
+use super::Level;
 use super::plain::per_isa;
-use super::{Isa, Level};
 
 /// Added and taken away again, it rounds a small `f32` to an integer and leaves it in the low bits.
 const ROUND: f32 = 12_582_912.0;

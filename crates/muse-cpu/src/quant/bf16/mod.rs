@@ -9,7 +9,7 @@ mod scalar;
 use muse_core::quant::Format;
 
 use super::{Activations, Kernels, Kind, PANEL};
-use crate::kernels::{Isa, Level};
+use crate::kernels::Isa;
 
 /// Bytes of two neighbours of 16 rows.
 const PAIR: usize = 4 * PANEL;
@@ -41,7 +41,7 @@ fn decode_row(panel: &[u8], lane: usize, out: &mut [f32]) {
 fn kernels(isa: Isa) -> Option<Kernels> {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        Level::Bf16 => Some(Kernels { packed: avx512::rows, expand: None }),
+        crate::kernels::Level::Bf16 => Some(Kernels { packed: avx512::rows, expand: None }),
         _ => None,
     }
 }

@@ -4,9 +4,13 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 
-use super::{Kernels, PANEL, Packing, expanded};
+#[cfg(target_arch = "x86_64")]
+use super::expanded;
+use super::{Kernels, PANEL, Packing};
 use crate::kernels::{Isa, Level};
 
 /// Rows of the largest tile: they share what is unpacked.
@@ -32,7 +36,9 @@ pub(super) fn kernels<P: Packing>(isa: Isa) -> Option<Kernels> {
             },
         },
         Level::Scalar => Kernels { packed: scalar::rows::<P>, expand: None },
-        // Only the plain kernels have vectors here.
+        #[cfg(target_arch = "aarch64")]
+        Level::Dotprod => Kernels { packed: neon::rows::<P>, expand: None },
+        // Without products of bytes only the plain kernels have vectors.
         #[cfg(target_arch = "aarch64")]
         Level::Neon => return None,
     };
