@@ -1,18 +1,18 @@
-//! Threads that share the tasks of one operation at a time. Which thread runs a task never
-//! changes its result; an idle pool uses no CPU.
+//! The pool and its protocol: how threads join an open job, leave it, sleep and wake. All that
+//! threads share comes from `sync`, so that `tests/loom.rs` can run it in every order.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 
 use muse_core::{Error, Result};
 
-/// Looks at the job word before a thread goes to sleep: some tens of microseconds.
-const SPINS: u32 = 4_000;
+use super::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Builder, JoinHandle, SPINS, UnsafeCell, fence, park,
+    spin_loop, yield_now,
+};
 
 /// A job is open: threads may join.
 const OPEN: u64 = 1 << 31;
@@ -25,11 +25,11 @@ type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
 /// The caller's thread and its workers.
 pub(crate) struct Pool {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     /// Number of the job, [`OPEN`], threads that joined: one word, so that a thread joins either
     /// this very job or none.
     word: AtomicU64,
@@ -41,7 +41,7 @@ struct Shared {
     /// A caller owns the workers.
     busy: AtomicBool,
     /// Which workers sleep.
-    asleep: Vec<AtomicBool>,
+    pub(super) asleep: Vec<AtomicBool>,
     stop: AtomicBool,
     /// What the first panicking worker said.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -70,7 +70,7 @@ impl Pool {
         let mut pool = Self { shared, workers: Vec::new() };
         for index in 0..threads - 1 {
             let shared = Arc::clone(&pool.shared);
-            let worker = thread::Builder::new()
+            let worker = Builder::new()
                 .name(format!("muse-cpu-{index}"))
                 .spawn(move || shared.work(index))
                 .map_err(|error| Error::Exhausted(format!("cannot start a thread: {error}")))?;
@@ -109,7 +109,7 @@ impl<'a> Open<'a> {
         let task = unsafe { std::mem::transmute::<&'a Task<'a>, &'static Task<'static>>(task) };
         // SAFETY: `busy` makes this the only caller, no job is open and nobody is joined, since
         // the last `Open` waited for that.
-        unsafe { *shared.job.get() = (task, tasks) };
+        shared.job.with_mut(|job| unsafe { *job = (task, tasks) });
         shared.next.store(0, Ordering::Relaxed);
         let word = shared.word.load(Ordering::Relaxed);
         debug_assert_eq!(word & (OPEN | JOINED), 0, "the last job is over");
@@ -135,9 +135,9 @@ impl Drop for Open<'_> {
             // A thread that takes longer than its last task should may have lost its core.
             looks += 1;
             if looks > 500 {
-                thread::yield_now()
+                yield_now()
             } else {
-                std::hint::spin_loop()
+                spin_loop()
             }
             joined = shared.word.load(Ordering::Relaxed) & JOINED;
         }
@@ -146,7 +146,7 @@ impl Drop for Open<'_> {
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         shared.busy.store(false, Ordering::Release);
         if let Some(panic) = panic
-            && !thread::panicking()
+            && !std::thread::panicking()
         {
             resume_unwind(panic);
         }
@@ -175,7 +175,7 @@ impl Shared {
             }
             done = word / JOB;
             // SAFETY: this thread joined the open job, so its caller waits and the function lives.
-            let (task, tasks) = unsafe { *self.job.get() };
+            let (task, tasks) = self.job.with(|job| unsafe { *job });
             // SAFETY: as above.
             let task = unsafe { &*task };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(tasks, task))) {
@@ -201,12 +201,12 @@ impl Shared {
                 if self.stop.load(Ordering::Relaxed) {
                     return None;
                 }
-                std::hint::spin_loop();
+                spin_loop();
             }
             self.asleep[index].store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
             if open(Ordering::Relaxed).is_none() && !self.stop.load(Ordering::Relaxed) {
-                thread::park();
+                park();
             }
             self.asleep[index].store(false, Ordering::Relaxed);
         }
@@ -227,81 +227,5 @@ impl Drop for Pool {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pool of {} threads", self.threads())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn every_task_runs_once_on_any_number_of_threads() {
-        for threads in [1, 2, 3, 8] {
-            let pool = Pool::new(threads).unwrap();
-            for tasks in [0, 1, 2, 3, 17, 1000] {
-                for _ in 0..50 {
-                    let runs: Vec<_> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
-                    pool.run(tasks, &|i| {
-                        runs[i].fetch_add(1, Ordering::Relaxed);
-                    });
-                    assert!(
-                        runs.iter().all(|n| n.load(Ordering::Relaxed) == 1),
-                        "{threads} {tasks}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn sleeping_workers_wake_up() {
-        let pool = Pool::new(3).unwrap();
-        for _ in 0..5 {
-            while !pool.shared.asleep.iter().all(|a| a.load(Ordering::Relaxed)) {
-                thread::sleep(Duration::from_millis(1));
-            }
-            let met = AtomicUsize::new(0);
-            // Each task waits for the other, so two threads must run them.
-            pool.run(2, &|_| {
-                met.fetch_add(1, Ordering::Relaxed);
-                while met.load(Ordering::Relaxed) < 2 {
-                    thread::yield_now();
-                }
-            });
-        }
-    }
-
-    #[test]
-    fn callers_at_the_same_time_do_not_wait_for_each_other() {
-        let pool = Pool::new(2).unwrap();
-        let total = AtomicUsize::new(0);
-        pool.run(2, &|_| {
-            pool.run(10, &|_| {
-                total.fetch_add(1, Ordering::Relaxed);
-            });
-        });
-        assert_eq!(total.load(Ordering::Relaxed), 20);
-    }
-
-    #[test]
-    fn panics_come_out_and_the_pool_goes_on() {
-        let pool = Pool::new(2).unwrap();
-        for bad in [0, 5, 63] {
-            let caught = catch_unwind(AssertUnwindSafe(|| {
-                pool.run(64, &|i| {
-                    thread::sleep(Duration::from_micros(50));
-                    assert!(i != bad, "task {i} fails");
-                });
-            }));
-            let message = caught.expect_err("the panic comes out");
-            assert_eq!(message.downcast_ref(), Some(&format!("task {bad} fails")));
-        }
-        let ran = AtomicUsize::new(0);
-        pool.run(64, &|_| {
-            ran.fetch_add(1, Ordering::Relaxed);
-        });
-        assert_eq!(ran.load(Ordering::Relaxed), 64);
     }
 }
