@@ -2,8 +2,11 @@
 
 /// Chance of a guess nobody has tried: hopeful, so that it is tried.
 pub(super) const HOPE: f32 = 0.8;
-/// Trials that what is usual counts for.
+/// Trials that what is usual counts for, at a place and for all places together.
 const WEIGHT: f32 = 1.0;
+const COMMON: f32 = 4.0;
+/// The most that is expected of a place nobody has tried.
+const MOST: f32 = 0.99;
 
 /// Guesses kept and tried at each place of a block, the older the less they count.
 #[derive(Clone, Debug)]
@@ -30,9 +33,23 @@ impl Acceptance {
     /// Chance that the guess at `place` is right when those before it are, `usual` being that of
     /// other requests.
     pub(super) fn chance(&self, place: usize, usual: Option<&Acceptance>) -> f32 {
-        let usual = usual.map_or(HOPE, |usual| usual.chance(place, None));
+        let expected = |place| usual.map_or(HOPE, |usual| usual.chance(place, None));
         let (right, tries) = self.places[place];
-        (right + WEIGHT * usual) / (tries + WEIGHT)
+        // A request that does better than others where it was tried will do so further on: else one
+        // that begins with short drafts would never find out that long ones pay.
+        let lift = usual.map_or(1.0, |_| self.lift(expected));
+        (right + WEIGHT * (lift * expected(place)).min(MOST)) / (tries + WEIGHT)
+    }
+
+    /// How many times as many guesses were right as `expected`.
+    fn lift(&self, expected: impl Fn(usize) -> f32) -> f32 {
+        let sums = self.places.iter().enumerate().fold((COMMON, COMMON), |sums, (place, own)| {
+            let (right, tries) = *own;
+            // Places nobody reached are the most of them.
+            let usual = if tries > 0.0 { tries * expected(place) } else { 0.0 };
+            (sums.0 + right, sums.1 + usual)
+        });
+        sums.0 / sums.1
     }
 }
 
@@ -60,5 +77,16 @@ mod tests {
         assert!(own.chance(0, Some(&usual)) < 0.02);
         (0..20).for_each(|_| own.learn(2, 2));
         assert!(own.chance(0, Some(&usual)) > 0.75);
+    }
+
+    #[test]
+    fn what_a_request_does_better_it_is_expected_to_do_further_on() {
+        let (mut usual, mut own) = (Acceptance::new(15, 0.98), Acceptance::new(15, 0.95));
+        (0..200).for_each(|i| usual.learn(15, [2, 4, 6, 1][i % 4]));
+        let before = own.chance(10, Some(&usual));
+        (0..4).for_each(|_| own.learn(7, 7));
+        assert!(own.chance(10, Some(&usual)) > before + 0.1);
+        (0..20).for_each(|_| own.learn(7, 0));
+        assert!(own.chance(10, Some(&usual)) < before, "and what it does worse");
     }
 }
