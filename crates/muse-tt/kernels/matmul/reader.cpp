@@ -6,7 +6,7 @@
 //   of tiles at a time)      │
 //   DRAM w ──▶ c_1 ──────────┴─▶ sums over DEPTH, added up in f32 in c_24 ──▶ c_16 ──▶ DRAM out
 //
-//   c_0   2 blocks of HEIGHT by DEPTH tiles of x     c_1   4 pages of DEPTH tiles of w
+//   c_0   2 blocks of HEIGHT by DEPTH tiles of x     c_1   RING pages of DEPTH tiles of w
 //   c_24  the core's part of out, HEIGHT by WIDTH    c_16  2 tiles
 //
 // Cores: a rectangle, each with a run of columns of tiles of w. All of it happens once for every
@@ -18,12 +18,6 @@
 
 #include "api/dataflow/dataflow_api.h"
 
-namespace {
-
-constexpr uint32_t RING = 4;  // pages that c_1 has room for
-
-}  // namespace
-
 void kernel_main() {
     const uint32_t w_address = get_arg_val<uint32_t>(0);
     const uint32_t first = get_arg_val<uint32_t>(1);
@@ -33,8 +27,9 @@ void kernel_main() {
     constexpr uint32_t depth = get_compile_time_arg_val(0);
     constexpr uint32_t steps = get_compile_time_arg_val(1);
     constexpr uint32_t turning = get_compile_time_arg_val(2);
+    constexpr uint32_t ring = get_compile_time_arg_val(3);  // pages that c_1 has room for
     constexpr uint32_t page = depth * get_tile_size(1);
-    constexpr auto args = TensorAccessorArgs<3>();
+    constexpr auto args = TensorAccessorArgs<4>();
     const auto w = TensorAccessor(args, w_address, page);
     const uint32_t base = get_write_ptr(1);
     uint32_t slot = 0;
@@ -49,7 +44,7 @@ void kernel_main() {
                 cb_reserve_back(1, (coming + 1) * depth);
                 noc_async_read_set_trid(tag);
                 noc_async_read_page((first + column) * steps + place, w, base + slot * page);
-                slot = slot + 1 == RING ? 0 : slot + 1;
+                slot = slot + 1 == ring ? 0 : slot + 1;
                 tag = 3 - tag;
                 if (coming != 0) {
                     noc_async_read_barrier_with_trid(tag);

@@ -14,7 +14,7 @@ const WRITER: &str = include_str!("../../kernels/matmul/writer.cpp");
 
 /// Where sums are kept.
 const SUMS: u32 = 24;
-/// Pages of the weight that a core has room for, as the reader knows it.
+/// Pages of the weight that a core has room for: two on their way, two to multiply with.
 const RING: u32 = 4;
 /// What circular buffers may take of a core's 1.5 MB: the rest is the host library's.
 const ROOM: usize = 1_300_000;
@@ -37,7 +37,7 @@ pub fn matmul(x: &Matrix, w: &Weight, out: &Matrix, cores: Cores) -> Plan {
     ];
     let turning = layout.turning() as u32;
     let kernels = vec![
-        reader(READER, vec![depth, steps, turning], 1),
+        reader(READER, vec![depth, steps, turning, RING], 1),
         compute(COMPUTE, vec![depth, steps, height, width], Vec::new()),
         writer(WRITER, vec![depth, steps, height, across], 2),
     ];
