@@ -1,5 +1,7 @@
 //! Which rows of a pass attend to which pages, as the kernel reads it from the device.
 
+use std::ops::Range;
+
 use muse_core::Result;
 use muse_core::contract::{Mask, PAGE_TOKENS, PageGroup, Place};
 use muse_core::quant::tile::SIDE;
@@ -8,26 +10,30 @@ use crate::device::Device;
 use crate::matrix::Ids;
 
 /// Where in a segment's numbers the ranges of seen keys begin, a pair a row, and the pages behind
-/// them. Before them: row of tiles, first row in it, rows, pages.
+/// them. Before them: row of tiles, first row in it, rows, pages, pieces and which one it is.
+const PIECES: usize = 4;
 const SEEN: usize = 16;
 const LIST: usize = SEEN + 2 * SIDE;
 
 /// What each sequence has in each row of tiles: its rows, the pages that any of them sees, and the
 /// keys that each of them sees, counted from the first key of those pages. A page of numbers each.
+/// Long lists of pages are cut into pieces, so that cores share them: at fixed positions, for then a
+/// row's sums are the same whatever its company sees.
 pub struct Segments {
     pub(crate) ids: Ids,
     most_pages: usize,
+    has_pieces: bool,
 }
 
 impl Segments {
-    /// Room for `room` segments of up to `most_pages` pages; none is in use.
+    /// Room for `room` segments that are cut at multiples of `most_pages` pages; none is in use.
     ///
     /// # Errors
     /// [`muse_core::Error::Exhausted`] when the device has no room.
     pub fn new(device: &Device, room: usize, most_pages: usize) -> Result<Self> {
         let mut ids = Ids::in_pages(device, room, LIST + most_pages)?;
         ids.write(&[])?;
-        Ok(Self { ids, most_pages })
+        Ok(Self { ids, most_pages, has_pieces: false })
     }
 
     /// How many there is room for.
@@ -35,14 +41,20 @@ impl Segments {
         self.ids.pages()
     }
 
+    /// Whether any of them is a piece of a longer one.
+    pub fn has_pieces(&self) -> bool {
+        self.has_pieces
+    }
+
     /// Bytes of their numbers.
     pub fn bytes(&self) -> u64 {
         self.ids.bytes()
     }
 
-    /// How many segments the rows of these places are.
-    pub fn count(places: &[Place<'_>]) -> usize {
-        spans(places).count()
+    /// How many segments the rows of these places are, pieces of up to `most_pages` pages counted
+    /// each.
+    pub fn count(places: &[Place<'_>], mask: Mask, most_pages: usize) -> usize {
+        spans(places).map(|span| span.pieces(mask, most_pages as u32).count()).sum()
     }
 
     /// Replaces all of them by those of the rows of `places`.
@@ -51,20 +63,17 @@ impl Segments {
     /// [`muse_core::Error::Device`] when the device fails.
     ///
     /// # Panics
-    /// If there are more of them, or of their pages, than there is room for.
+    /// If there are more of them than there is room for.
     pub fn write(&mut self, places: &[Place<'_>], group: PageGroup, mask: Mask) -> Result<()> {
         let width = self.ids.buffer.page_bytes() as usize / 4;
-        let mut numbers = Vec::with_capacity(Self::count(places) * width);
+        let mut numbers = Vec::new();
+        self.has_pieces = false;
         for span in spans(places) {
-            let segment = span.numbers(group, mask);
-            let pages = segment.len() - LIST;
-            assert!(
-                pages <= self.most_pages,
-                "{pages} pages, there is room for {}",
-                self.most_pages
-            );
-            numbers.extend(segment);
-            numbers.resize(numbers.len().next_multiple_of(width), 0);
+            for segment in span.segments(group, mask, self.most_pages as u32) {
+                self.has_pieces |= segment[PIECES] > 1;
+                numbers.extend(segment);
+                numbers.resize(numbers.len().next_multiple_of(width), 0);
+            }
         }
         self.ids.write(&numbers)
     }
@@ -95,25 +104,37 @@ fn spans<'a, 'p>(places: &'a [Place<'p>]) -> impl Iterator<Item = Span<'a, 'p>> 
 }
 
 impl Span<'_, '_> {
-    fn numbers(&self, group: PageGroup, mask: Mask) -> Vec<u32> {
+    fn seen(&self, mask: Mask) -> impl Iterator<Item = Range<u32>> {
+        let rows = self.start..self.start + self.rows as u32;
+        rows.map(move |position| mask.visible(self.place, position))
+    }
+
+    /// The pages that any of its rows sees, cut.
+    fn pieces(&self, mask: Mask, most: u32) -> impl Iterator<Item = Range<u32>> {
         let page = PAGE_TOKENS as u32;
-        let seen: Vec<_> = (self.start..self.start + self.rows as u32)
-            .map(|position| mask.visible(self.place, position))
-            .collect();
-        let begin = seen.iter().map(|seen| seen.start).min().expect("a span has rows") / page;
-        let end = seen.iter().map(|seen| seen.end).max().expect("a span has rows").div_ceil(page);
-        let first = self.row % SIDE;
-        let pages = end - begin;
-        let mut numbers = vec![(self.row / SIDE) as u32, first as u32, self.rows as u32, pages];
-        numbers.resize(SEEN, 0);
-        // Rows of others see everything: what comes of them is written nowhere.
-        let mut ranges = [[0, u32::MAX]; SIDE];
-        for (range, seen) in ranges[first..].iter_mut().zip(&seen) {
-            *range = [seen.start - begin * page, seen.end - begin * page];
-        }
-        numbers.extend(ranges.as_flattened());
-        numbers.extend((begin..end).map(|at| self.place.pages.slot(group, at * page).0));
-        numbers
+        let begin = self.seen(mask).map(|seen| seen.start).min().expect("a span has rows") / page;
+        let end = self.seen(mask).map(|seen| seen.end).max().expect("a span has rows");
+        let end = end.div_ceil(page);
+        let cuts = begin / most..end.div_ceil(most);
+        cuts.map(move |cut| begin.max(cut * most)..end.min((cut + 1) * most))
+    }
+
+    fn segments(&self, group: PageGroup, mask: Mask, most: u32) -> impl Iterator<Item = Vec<u32>> {
+        let (page, first) = (PAGE_TOKENS as u32, self.row % SIDE);
+        let count = self.pieces(mask, most).count() as u32;
+        self.pieces(mask, most).zip(0..).map(move |(pages, piece)| {
+            let (tile, rows) = ((self.row / SIDE) as u32, self.rows as u32);
+            let mut numbers = vec![tile, first as u32, rows, pages.len() as u32, count, piece];
+            numbers.resize(SEEN, 0);
+            // Rows of others see everything: what comes of them is written nowhere.
+            let mut ranges = [[0, u32::MAX]; SIDE];
+            for (range, seen) in ranges[first..].iter_mut().zip(self.seen(mask)) {
+                *range = [seen.start, seen.end].map(|at| at.saturating_sub(pages.start * page));
+            }
+            numbers.extend(ranges.as_flattened());
+            numbers.extend(pages.map(|at| self.place.pages.slot(group, at * page).0));
+            numbers
+        })
     }
 }
 
@@ -127,26 +148,45 @@ mod tests {
         Place { start, rows, pages: PageTable { full: &[], window, window_base } }
     }
 
+    fn all_of(span: &Span<'_, '_>, mask: Mask, most: u32) -> Vec<Vec<u32>> {
+        span.segments(PageGroup::Window, mask, most).collect()
+    }
+
+    #[test]
+    fn long_lists_are_cut_at_fixed_positions() {
+        // Positions 199 and 200 see from 130 and 131 on: pages 2 and 3, of pieces of 3.
+        let places = [place(199, 2, &[5, 4, 8], 64)];
+        let span = spans(&places).next().unwrap();
+        let pieces = all_of(&span, Mask::Causal { window: Some(70) }, 3);
+        assert_eq!(pieces.len(), 2);
+        assert_eq!(pieces[0][..6], [0, 0, 2, 1, 2, 0]);
+        assert_eq!(pieces[0][SEEN..SEEN + 4], [2, 72, 3, 73]);
+        assert_eq!(pieces[0][LIST..], [4]);
+        assert_eq!(pieces[1][..6], [0, 0, 2, 1, 2, 1]);
+        assert_eq!(pieces[1][SEEN..SEEN + 4], [0, 8, 0, 9]);
+        assert_eq!(pieces[1][LIST..], [8]);
+    }
+
     #[test]
     fn rows_are_cut_at_tiles_and_sequences() {
         let places = [place(100, 40, &[], 0), place(7, 1, &[], 0), place(0, 23, &[], 0)];
         let cut: Vec<_> = spans(&places).map(|span| (span.row, span.start, span.rows)).collect();
         assert_eq!(cut, [(0, 100, 32), (32, 132, 8), (40, 7, 1), (41, 0, 23)]);
-        assert_eq!(Segments::count(&places), 4);
+        let mask = Mask::Causal { window: None };
+        assert_eq!(Segments::count(&places, mask, 100), 4);
     }
 
     #[test]
     fn keys_are_counted_from_the_first_page_that_is_seen() {
         let places = [place(0, 3, &[9], 0), place(200, 2, &[5, 4, 8], 64)];
         let mask = Mask::Causal { window: Some(70) };
-        let numbers: Vec<_> =
-            spans(&places).map(|span| span.numbers(PageGroup::Window, mask)).collect();
+        let numbers: Vec<_> = spans(&places).flat_map(|span| all_of(&span, mask, 100)).collect();
         let all = [0, u32::MAX];
-        assert_eq!(numbers[0][..4], [0, 0, 3, 1]);
+        assert_eq!(numbers[0][..6], [0, 0, 3, 1, 1, 0]);
         assert_eq!(numbers[0][SEEN..SEEN + 8], [[0, 1], [0, 2], [0, 3], all].concat());
         assert_eq!(numbers[0][LIST..], [9]);
         // Positions 131 to 200 and 132 to 201, from 128 on.
-        assert_eq!(numbers[1][..4], [0, 3, 2, 2]);
+        assert_eq!(numbers[1][..6], [0, 3, 2, 2, 1, 0]);
         assert_eq!(numbers[1][SEEN + 4..SEEN + 12], [all, [3, 73], [4, 74], all].concat());
         assert_eq!(numbers[1][LIST..], [4, 8]);
     }
@@ -155,7 +195,7 @@ mod tests {
     fn rows_of_a_block_see_each_other() {
         let places = [place(66, 3, &[1, 2], 0)];
         let span = spans(&places).next().unwrap();
-        let numbers = span.numbers(PageGroup::Window, Mask::Block { reach: 10 });
+        let numbers = &all_of(&span, Mask::Block { reach: 10 }, 100)[0];
         assert_eq!(numbers[SEEN..SEEN + 6], [56, 69, 57, 69, 58, 69]);
     }
 }

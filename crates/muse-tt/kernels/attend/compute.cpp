@@ -31,6 +31,7 @@ constexpr uint32_t KEEP = 10;
 constexpr uint32_t SUMS = 11;
 constexpr uint32_t WHOLE_SCORES = 13;
 constexpr uint32_t OUT = 16;
+constexpr uint32_t PARTIALS = 17;
 
 // Tiles of CONSTANTS. Products with the columns put a tile's first column into all columns.
 constexpr uint32_t IDENTITY = 0;
@@ -42,6 +43,7 @@ constexpr uint32_t TILES = get_compile_time_arg_val(0);
 constexpr uint32_t HEADS = get_compile_time_arg_val(1);
 constexpr uint32_t SEGMENT_TILES = get_compile_time_arg_val(2);
 constexpr uint32_t PAGES = 3;
+constexpr uint32_t PIECES = 4;
 
 // Packs registers into a buffer and hands them on.
 void pack_to(uint32_t buffer, uint32_t first, uint32_t count) {
@@ -184,6 +186,27 @@ void finish() {
     cb_pop_front(SUMS, TILES + 1);
 }
 
+// A head's sums and total as they are, and its largest scores in all columns.
+void hand_over() {
+    cb_wait_front(SUMS, TILES + 1);
+    copy_tile_to_dst_init_short_with_dt(V, SUMS);
+    for (uint32_t tile = 0; tile <= TILES; ++tile) {
+        tile_regs_acquire();
+        copy_tile(SUMS, tile, 0);
+        begin_packing();
+        pack_to(PARTIALS, 0, 1);
+        tile_regs_release();
+    }
+    reconfig_data_format_srca(SUMS, V);
+    cb_pop_front(SUMS, TILES + 1);
+    matmul_init(LARGEST_OF_HEADS, CONSTANTS, 1);
+    tile_regs_acquire();
+    matmul_tiles(LARGEST_OF_HEADS, CONSTANTS, 0, PLUS_COLUMN, 0);
+    begin_packing();
+    pack_to(PARTIALS, 0, 1);
+    tile_regs_release();
+}
+
 }  // namespace
 
 void kernel_main() {
@@ -194,6 +217,7 @@ void kernel_main() {
     for (uint32_t unit = 0; unit < count; ++unit) {
         cb_wait_front(SEGMENT, SEGMENT_TILES);
         const uint32_t pages = read_tile_value(SEGMENT, 0, PAGES);
+        const bool whole = read_tile_value(SEGMENT, 0, PIECES) == 1;
         cb_pop_front(SEGMENT, SEGMENT_TILES);
         if (pages == 0) continue;
         cb_wait_front(Q, HEADS * TILES);
@@ -210,9 +234,15 @@ void kernel_main() {
             cb_pop_front(V, 2 * TILES);
             cb_pop_front(MASK, 2);
         }
-        for (uint32_t head = 0; head < HEADS; ++head) finish();
-        cb_wait_front(LARGEST_OF_HEADS, HEADS);
-        cb_pop_front(LARGEST_OF_HEADS, HEADS);
+        for (uint32_t head = 0; head < HEADS; ++head) {
+            cb_wait_front(LARGEST_OF_HEADS, 1);
+            if (whole) {
+                finish();
+            } else {
+                hand_over();
+            }
+            cb_pop_front(LARGEST_OF_HEADS, 1);
+        }
         cb_pop_front(Q, HEADS * TILES);
     }
 }

@@ -14,6 +14,9 @@
 //                                              sums and, last, the total of the weights)
 //                                     ──▶ sums / total ──▶ c_16 ──▶ DRAM out (c_12: its segment)
 //
+// Segments that are pieces of longer ones hand their sums, totals and largest scores over instead:
+// c_17 (F32) ──▶ DRAM partials, which ../combine puts together.
+//
 // Cores: any number, each a run of units: a segment and some query heads of one K/V head. A unit
 // reads its q once and its pages once. This kernel fills c_0 to c_5.
 #include <cstdint>

@@ -350,12 +350,13 @@ impl Backend for Tt {
         assert_eq!((head_dim, q.matrix.shape().1), (kv.head_dim(), heads * head_dim), "heads");
         let rows = total_rows(places);
         // Programs are compiled for the room that there is: powers of two are few.
-        let pages = places.iter().map(|place| place.pages.group(kv.group()).0.len()).max();
-        let room = [Segments::count(places), pages.unwrap_or(1)].map(usize::next_power_of_two);
-        let mut segments = Segments::new(&self.device, room[0], room[1])?;
+        let room = Segments::count(places, mask, op::PIECE_PAGES).next_power_of_two();
+        let mut segments = Segments::new(&self.device, room, op::PIECE_PAGES)?;
         segments.write(places, kv.group(), mask)?;
         let (q, out) = (q.matrix.top(rows), out.matrix.top(rows));
-        self.run(&op::attend(&q, kv, &segments, scale, &out, self.cores))
+        let partials = op::attend_partials(&q, kv, &segments)?;
+        let plans = op::attend(&q, kv, &segments, &partials, scale, &out, self.cores);
+        plans.iter().take(1 + usize::from(segments.has_pieces())).try_for_each(|p| self.run(p))
     }
 
     fn gate(&self, x: &mut Activations, rows: usize, gate: &Activations) -> Result<()> {

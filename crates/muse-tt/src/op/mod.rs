@@ -12,7 +12,7 @@ mod rope;
 mod write_kv;
 
 pub use argmax::{PARTIAL_NUMBERS, argmax};
-pub use attend::{attend, attend_units};
+pub use attend::{PIECE_PAGES, attend, attend_partials, attend_units};
 pub use copy::copy;
 pub use elementwise::{Binary, Unary, binary, unary};
 pub use embed::embed;

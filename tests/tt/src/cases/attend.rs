@@ -72,10 +72,16 @@ pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
     let below = sized("below", PACKED, NANO, on, false, move |bench| {
         bench.attend(&Setting::new(PACKED, NANO, window).below(), on)
     });
-    let alone = sized("alone", PACKED, NANO, on, false, move |bench| {
-        bench.attend_alone(&Setting::new(PACKED, NANO, window), on)
+    let pieces = sized("pieces", PACKED, NANO, on, false, move |bench| {
+        bench.attend(&Setting::new(PACKED, NANO, window).in_pieces(2), on)
     });
-    near.chain([below, alone])
+    let small = sized("small_pieces", SHARED, GROUPED, on, false, move |bench| {
+        bench.attend(&Setting::new(SHARED, GROUPED, all).in_pieces(1), on)
+    });
+    let alone = sized("alone", PACKED, NANO, on, false, move |bench| {
+        bench.attend_alone(&Setting::new(PACKED, NANO, window).in_pieces(2), on)
+    });
+    near.chain([below, pieces, small, alone])
 }
 
 fn sized(
@@ -119,30 +125,33 @@ fn by_head(rows: &[f32], dim: usize, width: usize) -> Vec<f32> {
     heads.copied().collect()
 }
 
-/// Of each segment: its queries once, its pages once a unit of heads, and products of scores and
-/// values, masks, the largest subtracted, totals, and what earlier pages are multiplied by. The
-/// numbers of segments come on top.
-fn add_least(
-    least: &mut Least,
-    places: &[Place<'_>],
-    shape: KvShape,
-    attention: &Attention,
-    units: u64,
-) {
-    let (dim, heads) = (shape.head_dim as u64, attention.heads as u64);
+/// Of each piece of a segment: its queries once, its pages once a unit of heads, and products of
+/// scores and values, masks, the largest subtracted, totals, and what earlier pages are multiplied by.
+/// Pieces write what they hand over, which is read once. The numbers of segments come on top.
+fn add_least(least: &mut Least, setting: &Setting, places: &[Place<'_>], units: u64) {
+    let (dim, heads) = (setting.shape.head_dim as u64, setting.attention.heads as u64);
+    let (page, most) = (PAGE_TOKENS as u32, setting.piece_pages as u32);
+    let tiles = dim / SIDE as u64;
     let mut row = 0;
     for place in places {
         let mut left = place.start..place.start + place.rows as u32;
         while !left.is_empty() {
             let rows = left.len().min(SIDE - row % SIDE);
             let (first, last) = (left.start, left.start + rows as u32 - 1);
-            let seen = |position| attention.mask.visible(place, position);
-            let page = PAGE_TOKENS as u32;
-            let pages = seen(last).end.div_ceil(page) - seen(first).start / page;
-            let (pages, tiles) = (u64::from(pages), dim / SIDE as u64);
-            least.read += 2 * 32 * heads * dim + units * pages * 2 * 2 * u64::from(page) * dim;
+            let seen = |position| setting.attention.mask.visible(place, position);
+            let (begin, end) = (seen(first).start / page, seen(last).end.div_ceil(page));
+            let pieces = u64::from(end.div_ceil(most) - begin / most);
+            let pages = u64::from(end - begin);
+            let mut products = pages * (4 * (tiles + 1) + 2) + 2 * (pages - pieces);
+            least.read += pieces * 2 * 32 * heads * dim;
+            least.read += units * pages * 2 * 2 * u64::from(page) * dim;
             least.written += 2 * rows as u64 * heads * dim;
-            let products = pages * (4 * (tiles + 1) + 2) + 2 * (pages - 1);
+            if pieces > 1 {
+                let handed_over = pieces * heads * (tiles + 2) * 4096;
+                least.written += handed_over;
+                least.read += handed_over;
+                products += pieces;
+            }
             least.multiply_adds += heads * products * TILE_PRODUCT;
             left.start += rows as u32;
             row += rows;
@@ -156,6 +165,8 @@ fn add_least(
 struct Setting {
     shape: KvShape,
     attention: Attention,
+    /// Pages of a piece.
+    piece_pages: usize,
     sequences: Vec<Sequence>,
     /// Rows of sound sequences.
     rows: usize,
@@ -178,7 +189,7 @@ impl Setting {
         let stored = |seed| stored(&sequences, pages, kv_heads * head_dim, seed);
         let (k, v) = (stored(22), stored(23));
         let q = values((rows + 1) * heads * head_dim, 21);
-        Self { shape, attention, sequences, rows, q, k, v }
+        Self { shape, attention, piece_pages: op::PIECE_PAGES, sequences, rows, q, k, v }
     }
 
     /// The same with scores far below zero.
@@ -186,6 +197,11 @@ impl Setting {
         self.q.iter_mut().for_each(|q| *q = -1.0 - q.abs());
         self.k.iter_mut().for_each(|k| *k = k.abs());
         self
+    }
+
+    /// The same in pieces of one page or two.
+    fn in_pieces(self, piece_pages: usize) -> Self {
+        Self { piece_pages, ..self }
     }
 
     fn width(&self) -> usize {
@@ -254,18 +270,21 @@ impl Bench {
         let Setting { shape, attention, .. } = setting;
         let (device, cols) = (self.programs.device(), setting.cols());
         // Room for one more, which is not in use.
-        let room = Segments::count(places) + 1;
-        let mut segments = Segments::new(device, room, shape.pages)?;
+        let room = Segments::count(places, attention.mask, setting.piece_pages) + 1;
+        let mut segments = Segments::new(device, room, setting.piece_pages)?;
         segments.write(places, shape.group, attention.mask)?;
         // The queries of nobody are no numbers.
         let mut filled = q.to_vec();
         filled.resize((q.len() / cols).next_multiple_of(SIDE) * cols, f32::NAN);
         let (q, out) = (self.on_device(&filled, cols)?, self.fresh(filled.len() / cols, cols)?);
-        let plan = op::attend(&q, store, &segments, attention.scale, &out, on.cores(self));
-        self.programs.run(&plan, true)?;
+        let partials = op::attend_partials(&q, store, &segments)?;
+        let scale = attention.scale;
+        for plan in op::attend(&q, store, &segments, &partials, scale, &out, on.cores(self)) {
+            self.programs.run(&plan, true)?;
+        }
         let units = u64::from(op::attend_units(&q, store, &segments, on.cores(self)));
-        add_least(&mut self.least, places, *shape, attention, units);
-        self.least.read += units * (segments.bytes() + u64::from(segments.room()) * 64);
+        add_least(&mut self.least, setting, places, units);
+        self.least.read += 2 * units * (segments.bytes() + u64::from(segments.room()) * 64);
         out.read()
     }
 }

@@ -37,7 +37,9 @@ struct Step {
     positions: Ids,
     slots: Ids,
     segments: Segments,
-    plans: [Plan; 3],
+    /// Lives as long as the plans that write to it.
+    _partials: Matrix,
+    plans: Vec<Plan>,
 }
 
 impl Step {
@@ -46,14 +48,16 @@ impl Step {
         let matrix = |heads| Matrix::new(device, TileFormat::Bf16, SIDE, heads * DIM);
         let (q, k, v, out) = (matrix(HEADS)?, matrix(KV_HEADS)?, matrix(KV_HEADS)?, matrix(HEADS)?);
         let (positions, slots) = (Ids::in_pages(device, 1, SIDE)?, Ids::in_pages(device, 1, SIDE)?);
-        let segments = Segments::new(device, 1, PAGES)?;
+        let segments = Segments::new(device, PAGES, 1)?;
+        let partials = op::attend_partials(&q, store, &segments)?;
         let cores = on.cores(bench);
         let plans = [
             op::rope(&q, &positions, rotations, &q, cores),
             op::write_kv(&k, &v, &slots, store, cores),
-            op::attend(&q, store, &segments, SCALE, &out, cores),
         ];
-        Ok(Self { q, k, v, out, positions, slots, segments, plans })
+        let attend = op::attend(&q, store, &segments, &partials, SCALE, &out, cores);
+        let plans = plans.into_iter().chain(attend).collect();
+        Ok(Self { q, k, v, out, positions, slots, segments, _partials: partials, plans })
     }
 
     fn refresh(&mut self, inputs: &[Vec<f32>; 3], sequence: &Sequence) -> Result<()> {

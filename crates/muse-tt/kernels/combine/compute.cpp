@@ -1,0 +1,150 @@
+// Sums of pieces, each by what its largest scores come to: see reader.cpp for the buffers and cores.
+// All of it in f32.
+#include <cstdint>
+
+#include "api/compute/binary_max_min.h"
+#include "api/compute/cb_api.h"
+#include "api/compute/common.h"
+#include "api/compute/eltwise_binary_sfpu.h"
+#include "api/compute/eltwise_unary/binop_with_scalar.h"
+#include "api/compute/eltwise_unary/eltwise_unary.h"
+#include "api/compute/eltwise_unary/exp.h"
+#include "api/compute/eltwise_unary/recip.h"
+#include "api/compute/tile_move_copy.h"
+
+namespace {
+
+constexpr uint32_t PIECE_SUMS = 0;
+constexpr uint32_t PIECE_LARGEST = 1;
+constexpr uint32_t LARGEST = 2;
+constexpr uint32_t KEEP = 3;
+constexpr uint32_t SUMS = 4;
+constexpr uint32_t SEGMENT = 5;
+constexpr uint32_t OUT = 16;
+
+constexpr uint32_t TILES = get_compile_time_arg_val(0);
+constexpr uint32_t HEADS = get_compile_time_arg_val(1);
+constexpr uint32_t SEGMENT_TILES = get_compile_time_arg_val(2);
+constexpr uint32_t PIECES = 4;
+constexpr uint32_t PIECE = 5;
+
+// Packs a register into a buffer and hands it on.
+void pack_to(uint32_t buffer, uint32_t from) {
+    cb_reserve_back(buffer, 1);
+    pack_reconfig_data_format(buffer);
+    pack_tile(from, buffer);
+    cb_push_back(buffer, 1);
+}
+
+void begin_packing() {
+    tile_regs_commit();
+    tile_regs_wait();
+}
+
+void copy(uint32_t from, uint32_t to, uint32_t count) {
+    for (uint32_t tile = 0; tile < count; ++tile) {
+        tile_regs_acquire();
+        copy_tile(from, tile, 0);
+        begin_packing();
+        pack_to(to, 0);
+        tile_regs_release();
+    }
+}
+
+// What is there and the piece are to be multiplied by, and the largest of both.
+void weigh(uint32_t scale) {
+    tile_regs_acquire();
+    copy_tile(LARGEST, 0, 0);
+    copy_tile(PIECE_LARGEST, 0, 1);
+    binary_max_tile_init();
+    binary_max_tile(0, 1, 2);
+    sub_binary_tile_init();
+    sub_binary_tile(0, 2, 0);
+    sub_binary_tile(1, 2, 1);
+    binop_with_scalar_tile_init();
+    mul_unary_tile(0, scale);
+    mul_unary_tile(1, scale);
+    exp_tile_init();
+    exp_tile(0);
+    exp_tile(1);
+    begin_packing();
+    pack_to(KEEP, 0);
+    pack_to(KEEP, 1);
+    pack_to(LARGEST, 2);
+    tile_regs_release();
+    cb_pop_front(LARGEST, 1);
+}
+
+void add_sums() {
+    cb_wait_front(KEEP, 2);
+    cb_wait_front(SUMS, TILES + 1);
+    for (uint32_t tile = 0; tile <= TILES; ++tile) {
+        tile_regs_acquire();
+        copy_tile(SUMS, tile, 0);
+        copy_tile(KEEP, 0, 1);
+        copy_tile(PIECE_SUMS, tile, 2);
+        copy_tile(KEEP, 1, 3);
+        mul_binary_tile_init();
+        mul_binary_tile(0, 1, 0);
+        mul_binary_tile(2, 3, 2);
+        add_binary_tile_init();
+        add_binary_tile(0, 2, 0);
+        begin_packing();
+        pack_to(SUMS, 0);
+        tile_regs_release();
+    }
+    cb_pop_front(KEEP, 2);
+    cb_pop_front(SUMS, TILES + 1);
+}
+
+void finish() {
+    cb_wait_front(SUMS, TILES + 1);
+    for (uint32_t tile = 0; tile < TILES; ++tile) {
+        tile_regs_acquire();
+        copy_tile(SUMS, tile, 0);
+        copy_tile(SUMS, TILES, 1);
+        recip_tile_init();
+        recip_tile(1);
+        mul_binary_tile_init();
+        mul_binary_tile(0, 1, 0);
+        begin_packing();
+        pack_to(OUT, 0);
+        tile_regs_release();
+    }
+    cb_pop_front(SUMS, TILES + 1);
+    cb_pop_front(LARGEST, 1);
+}
+
+}  // namespace
+
+void kernel_main() {
+    const uint32_t count = get_arg_val<uint32_t>(0);
+    const uint32_t scale = get_arg_val<uint32_t>(1);
+    unary_op_init_common(PIECE_SUMS, OUT);
+    copy_tile_to_dst_init_short(PIECE_SUMS);
+    for (uint32_t unit = 0; unit < count; ++unit) {
+        cb_wait_front(SEGMENT, SEGMENT_TILES);
+        const uint32_t pieces = read_tile_value(SEGMENT, 0, PIECES);
+        const bool first = read_tile_value(SEGMENT, 0, PIECE) == 0;
+        cb_pop_front(SEGMENT, SEGMENT_TILES);
+        if (pieces < 2 || !first) continue;
+        for (uint32_t head = 0; head < HEADS; ++head) {
+            for (uint32_t piece = 0; piece < pieces; ++piece) {
+                cb_wait_front(PIECE_SUMS, TILES + 1);
+                cb_wait_front(PIECE_LARGEST, 1);
+                if (piece == 0) {
+                    copy(PIECE_LARGEST, LARGEST, 1);
+                    copy(PIECE_SUMS, SUMS, TILES + 1);
+                } else {
+                    cb_wait_front(LARGEST, 1);
+                    weigh(scale);
+                    add_sums();
+                }
+                cb_pop_front(PIECE_SUMS, TILES + 1);
+                cb_pop_front(PIECE_LARGEST, 1);
+            }
+            cb_wait_front(LARGEST, 1);
+            finish();
+        }
+    }
+}

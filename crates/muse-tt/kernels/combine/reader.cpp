@@ -1,0 +1,65 @@
+// Puts the pieces of segments together that attended apart.
+//
+//   DRAM segments ──▶ c_5 (numbers of a segment) ──▶ how many pieces there are
+//   DRAM partials ──▶ c_0 (a piece's sums and total), c_1 (its largest scores), F32, twice the room
+//                       ──▶ the largest so far ──▶ c_2 ──▶ exp(scale · (largest - it)) ──▶ c_3
+//                           (of what is there and of the piece) ──▶ sums, each by its own ──▶ c_4
+//                       ──▶ sums / total ──▶ c_16 ──▶ DRAM out (c_12: its segment)
+//
+// Cores: any number, each a run of units: a segment and some of its query heads. Segments that are
+// whole, and all pieces but the first, have nothing to do. This kernel fills c_0, c_1 and c_5.
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+
+namespace {
+
+constexpr uint32_t TILES = get_compile_time_arg_val(0);  // of a head
+constexpr uint32_t HEADS = get_compile_time_arg_val(1);  // of a unit
+constexpr uint32_t UNITS = get_compile_time_arg_val(2);  // of a segment
+constexpr uint32_t SEGMENT_BYTES = get_compile_time_arg_val(3);
+constexpr uint32_t SEGMENT_TILES = (SEGMENT_BYTES + 2047) / 2048;
+constexpr uint32_t BYTES = 4096;
+// Numbers of a segment.
+constexpr uint32_t PIECES = 4;
+constexpr uint32_t PIECE = 5;
+
+}  // namespace
+
+void kernel_main() {
+    const uint32_t partials_address = get_arg_val<uint32_t>(0);
+    const uint32_t segments_address = get_arg_val<uint32_t>(1);
+    uint32_t segment = get_arg_val<uint32_t>(2);
+    uint32_t part = get_arg_val<uint32_t>(3);
+    const uint32_t count = get_arg_val<uint32_t>(4);
+    constexpr auto partial_args = TensorAccessorArgs<4>();
+    constexpr auto segment_args = TensorAccessorArgs<partial_args.next_compile_time_args_offset()>();
+    const auto partials = TensorAccessor(partial_args, partials_address, BYTES);
+    const auto segments = TensorAccessor(segment_args, segments_address, SEGMENT_BYTES);
+    for (uint32_t unit = 0; unit < count; ++unit) {
+        cb_reserve_back(5, SEGMENT_TILES);
+        noc_async_read_page(segment, segments, get_write_ptr(5));
+        noc_async_read_barrier();
+        auto numbers = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(5));
+        const uint32_t pieces = numbers[PIECE] == 0 && numbers[PIECES] > 1 ? numbers[PIECES] : 0;
+        cb_push_back(5, SEGMENT_TILES);
+        for (uint32_t head = 0; head < HEADS; ++head) {
+            for (uint32_t piece = 0; piece < pieces; ++piece) {
+                const uint32_t from = (((segment + piece) * UNITS + part) * HEADS + head) * (TILES + 2);
+                cb_reserve_back(0, TILES + 1);
+                for (uint32_t tile = 0; tile <= TILES; ++tile) {
+                    noc_async_read_page(from + tile, partials, get_write_ptr(0) + tile * BYTES);
+                }
+                cb_reserve_back(1, 1);
+                noc_async_read_page(from + TILES + 1, partials, get_write_ptr(1));
+                noc_async_read_barrier();
+                cb_push_back(0, TILES + 1);
+                cb_push_back(1, 1);
+            }
+        }
+        if (++part == UNITS) {
+            part = 0;
+            ++segment;
+        }
+    }
+}
