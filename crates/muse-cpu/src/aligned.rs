@@ -25,9 +25,10 @@ pub(crate) struct Aligned<T: Plain> {
     len: usize,
 }
 
-// SAFETY: it owns its memory alone, like a boxed slice of `T: Send`.
+// SAFETY: it owns its memory alone and frees it with the allocator of all threads, like a boxed
+// slice; `Plain` asks for `T: Send`.
 unsafe impl<T: Plain> Send for Aligned<T> {}
-// SAFETY: shared access hands out `&[T]` only, and `T: Sync`.
+// SAFETY: `&self` hands out `&[T]` and bytes to read, nothing else, and `Plain` asks for `T: Sync`.
 unsafe impl<T: Plain> Sync for Aligned<T> {}
 
 impl<T: Plain> Aligned<T> {
@@ -38,14 +39,14 @@ impl<T: Plain> Aligned<T> {
         let bytes = len.checked_mul(size_of::<T>()).and_then(|n| n.checked_add(LINE_BYTES));
         let layout = bytes.and_then(|n| Layout::from_size_align(n, align_of::<T>()).ok());
         let layout = layout.ok_or_else(refused)?;
-        // SAFETY: the layout holds at least `LINE_BYTES` bytes.
+        // SAFETY: the layout has `LINE_BYTES` bytes more than the values, so its size is not zero.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
         if layout.size() >= HUGE_BYTES {
             want_huge_pages(base, layout.size());
         }
         let skip = base.align_offset(LINE_BYTES);
         assert!(skip < LINE_BYTES, "an address can always be rounded up to a cache line");
-        // SAFETY: `skip < LINE_BYTES` stays inside the allocation.
+        // SAFETY: `skip < LINE_BYTES`, and the layout has as many bytes more than the values.
         let start = unsafe { base.add(skip) }.cast();
         Ok(Self { base, layout, start, len })
     }
@@ -57,7 +58,8 @@ fn want_huge_pages(base: NonNull<u8>, bytes: usize) {
     const PAGE_BYTES: usize = 4096;
     let skip = base.align_offset(PAGE_BYTES);
     let start = base.as_ptr().wrapping_add(skip);
-    // SAFETY: the pages lie inside memory that was just allocated; the advice changes no value.
+    // SAFETY: `start .. base + bytes` lies in the new allocation, which is larger than a page, and
+    // the advice changes no value.
     unsafe { libc::madvise(start.cast(), bytes - skip, libc::MADV_HUGEPAGE) };
 }
 
@@ -77,14 +79,16 @@ impl<T: Plain> Aligned<T> {
 impl Aligned<f32> {
     /// The memory as it is.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        // SAFETY: every byte of a number is a byte, and the length is the slice's own.
+        // SAFETY: floats have no padding, so all bytes of the slice are initialized; address and
+        // length are those of the slice that `self` lends out.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), size_of_val(&**self)) }
     }
 }
 
 impl<T: Plain> Drop for Aligned<T> {
     fn drop(&mut self) {
-        // SAFETY: `base` came from `alloc_zeroed` with this layout and is freed once.
+        // SAFETY: `zeroed` stored what `alloc_zeroed` returned for this very layout, and nothing
+        // else frees it.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }
@@ -93,7 +97,8 @@ impl<T: Plain> Deref for Aligned<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `start` is aligned for `T` and `len` zeroed elements fit behind it.
+        // SAFETY: `start` is on a line, so aligned for `T`; `zeroed` made room for `len` values
+        // behind it, all zero bits, which is a value of every `Plain`; `self` lends them out.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -89,7 +89,8 @@ impl Attend<'_> {
             let (col, heads) = ((kv_head * group + first) * head_dim, HEADS.min(group - first));
             let mut running = [[Running::START; HEADS]; BLOCK];
             let q = |r: usize| &self.q[(block.row + r) * self.width() + col..][..heads * head_dim];
-            // SAFETY: no other task has these columns of these rows, and none is held twice here.
+            // SAFETY: a task has a block of rows and a K/V head of its own, which are these rows and
+            // columns, and each use below ends before the next begins.
             let out = |r: usize| unsafe { out.part(block.row + r, col, heads * head_dim) };
             (0..block.rows).for_each(|r| out(r).fill(0.0));
             // Later rows begin and end to see no earlier than others.

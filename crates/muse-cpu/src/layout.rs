@@ -78,7 +78,10 @@ impl From<KvType> for Layout {
 
 /// Bytes of `values` values, a whole number of blocks.
 pub(crate) const fn row_bytes<const LAYOUT: u8>(values: usize) -> usize {
-    layout::<LAYOUT>().format().bytes_for(values)
+    let format = layout::<LAYOUT>().format();
+    // Kernels read whole blocks unchecked.
+    assert!(values.is_multiple_of(format.block_values()), "rows of whole blocks");
+    format.bytes_for(values)
 }
 
 /// Value `i` of a row.

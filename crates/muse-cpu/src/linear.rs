@@ -278,7 +278,8 @@ impl Call<'_> {
         let tile = &mut tile[..rows * cols];
         (self.kernels.linear(layout))(self.x.rows(row..row + rows), bytes, k, tile);
         for (r, values) in tile.chunks_exact(cols).enumerate() {
-            // SAFETY: no other task has these columns of these rows.
+            // SAFETY: `task` gives each task its own columns, or its own rows of them, and the part
+            // ends with this turn of the loop.
             let y = unsafe { y.part(row + r, col, cols) };
             y.copy_from_slice(values);
         }
@@ -338,7 +339,8 @@ impl Call<'_> {
         let start = first * form.words(packed.k) + n * form.words(run.start);
         let x = &self.space.words(form)[start..][..n * form.words(run.len())];
         let (col, cols) = (panel * PANEL, PANEL.min(packed.n - panel * PANEL));
-        // SAFETY: no other task has these columns.
+        // SAFETY: `task` gives each task panels of its own, which are these columns, and each use
+        // below ends before the next begins.
         let y = |r: usize| unsafe { y.part(first + r, col, cols) };
         let mut out = [[0.0; PANEL]; MOST_ROWS];
         let out = &mut out[..n];

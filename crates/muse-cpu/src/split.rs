@@ -14,7 +14,7 @@ pub(crate) fn chunks<T: Send>(
     assert!(size > 0 && data.len().is_multiple_of(size), "{} values by {size}", data.len());
     let matrix = Matrix::new(data, size);
     pool.run(matrix.rows, &|row| {
-        // SAFETY: every task has its own row.
+        // SAFETY: the pool runs each index once, and no other row reaches into this one.
         let chunk = unsafe { matrix.part(row, 0, size) };
         task(row, chunk);
     });
@@ -28,9 +28,10 @@ pub(crate) struct Matrix<'a, T> {
     owner: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: it is used through `part` alone, whose callers keep parts apart.
+// SAFETY: it stands for the `&mut [T]` it was made of, which is `Send` where `T` is.
 unsafe impl<T: Send> Send for Matrix<'_, T> {}
-// SAFETY: as above.
+// SAFETY: all it gives to other threads are parts that their callers keep apart, each a `&mut [T]`
+// that only one thread has: that asks for `T: Send`, not for `T: Sync`.
 unsafe impl<T: Send> Sync for Matrix<'_, T> {}
 
 impl<'a, T> Matrix<'a, T> {
@@ -46,7 +47,8 @@ impl<'a, T> Matrix<'a, T> {
     pub(crate) unsafe fn part(&self, row: usize, col: usize, len: usize) -> &'a mut [T] {
         assert!(row < self.rows && col + len <= self.cols, "a part inside the matrix");
         let start = self.start.wrapping_add(row * self.cols + col);
-        // SAFETY: the assertion keeps it inside the borrowed slice; the caller keeps it unshared.
+        // SAFETY: `new` counted whole rows of the slice and the assertion keeps the part inside one;
+        // the slice stays borrowed for `'a`, and the caller keeps the part unshared.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 }

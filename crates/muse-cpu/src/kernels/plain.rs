@@ -12,7 +12,7 @@ macro_rules! per_isa {
                 fn compiled($($arg: $ty),*) $(-> $out)? {
                     $body($($arg),*)
                 }
-                // SAFETY: handed out below for a detected instruction set only.
+                // SAFETY: `isa` below proves that the CPU has it, and nothing else names this function.
                 unsafe { compiled($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
@@ -21,7 +21,7 @@ macro_rules! per_isa {
                 fn compiled($($arg: $ty),*) $(-> $out)? {
                     $body($($arg),*)
                 }
-                // SAFETY: handed out below for a detected instruction set only.
+                // SAFETY: `isa` below proves that the CPU has it, and nothing else names this function.
                 unsafe { compiled($($arg),*) }
             }
             match isa.level() {

@@ -5,9 +5,9 @@ use std::hint::black_box;
 
 use super::{CHAINS, STEPS};
 
-/// Products of bytes; handed out for a detected instruction set only.
+/// Products of bytes.
 pub(super) fn int8() -> usize {
-    // SAFETY: as said above.
+    // SAFETY: `rounds` hands this function out for a level that has these instructions only.
     unsafe { int8_compiled() }
 }
 
@@ -24,9 +24,9 @@ fn int8_compiled() -> usize {
     2 * 64 * STEPS * CHAINS
 }
 
-/// Products of upper halves of floats; handed out for a detected instruction set only.
+/// Products of upper halves of floats.
 pub(super) fn bf16() -> usize {
-    // SAFETY: as said above.
+    // SAFETY: `rounds` hands this function out for a level that has these instructions only.
     unsafe { bf16_compiled() }
 }
 
@@ -44,9 +44,9 @@ fn bf16_compiled() -> usize {
     2 * 32 * STEPS * CHAINS
 }
 
-/// Products in single precision, 16 a vector; handed out for a detected instruction set only.
+/// Products in single precision, 16 a vector.
 pub(super) fn f32_avx512() -> usize {
-    // SAFETY: as said above.
+    // SAFETY: `rounds` hands this function out for a level that has these instructions only.
     unsafe { f32_avx512_compiled() }
 }
 
@@ -63,9 +63,9 @@ fn f32_avx512_compiled() -> usize {
     2 * 16 * STEPS * CHAINS
 }
 
-/// Products in single precision, 8 a vector; handed out for a detected instruction set only.
+/// Products in single precision, 8 a vector.
 pub(super) fn f32_avx2() -> usize {
-    // SAFETY: as said above.
+    // SAFETY: `rounds` hands this function out for a level that has these instructions only.
     unsafe { f32_avx2_compiled() }
 }
 

@@ -47,10 +47,11 @@ pub(super) struct Shared {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: the raw function pointer is read only between joining and leaving an open job, while
-// the caller's borrow lives; the function itself is `Sync`.
+// SAFETY: only the function pointer in `job` is not `Send` by itself. Threads call it between joining
+// and leaving an open job, while `Pool::run` holds the borrow it came from, and `Task` is `Sync`.
 unsafe impl Send for Shared {}
-// SAFETY: as above; `job` is written only while nobody can read it.
+// SAFETY: `job` is written in `Open::new` alone, after the last `Open` saw that nobody is joined, and
+// before the word's `Release` store lets anyone join to read it. `tests/loom.rs` checks it.
 unsafe impl Sync for Shared {}
 
 impl Pool {
@@ -105,10 +106,12 @@ struct Open<'a>(&'a Pool);
 impl<'a> Open<'a> {
     fn new(pool: &'a Pool, tasks: usize, task: &'a Task<'a>) -> Self {
         let shared = &*pool.shared;
-        // SAFETY: only the lifetime changes; `Open` outlives every use, see its `drop`.
+        // SAFETY: only the lifetime changes. Threads use the task between joining and leaving, and
+        // `run`, the only maker of an `Open`, drops it before the borrow ends, also in a panic:
+        // `drop` closes the job and waits until all left.
         let task = unsafe { std::mem::transmute::<&'a Task<'a>, &'static Task<'static>>(task) };
-        // SAFETY: `busy` makes this the only caller, no job is open and nobody is joined, since
-        // the last `Open` waited for that.
+        // SAFETY: `run` took `busy`, so this is the only writer; no job is open and nobody joined,
+        // since the last `Open` waited for that before it gave `busy` back.
         shared.job.with_mut(|job| unsafe { *job = (task, tasks) });
         shared.next.store(0, Ordering::Relaxed);
         let word = shared.word.load(Ordering::Relaxed);
@@ -174,9 +177,9 @@ impl Shared {
                 continue;
             }
             done = word / JOB;
-            // SAFETY: this thread joined the open job, so its caller waits and the function lives.
+            // SAFETY: this thread joined the open job, so `Open` writes no other before it leaves.
             let (task, tasks) = self.job.with(|job| unsafe { *job });
-            // SAFETY: as above.
+            // SAFETY: it came from a borrow that `run` holds until this thread left, below.
             let task = unsafe { &*task };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(tasks, task))) {
                 // The others need not go on.

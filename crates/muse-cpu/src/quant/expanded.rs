@@ -68,7 +68,7 @@ mod x86 {
 
     /// Runs only where the kernels that read its output run.
     pub(in crate::quant) fn expand<P: Packing>(panel: &[u8], out: &mut [u8]) {
-        // SAFETY: handed out for a detected instruction set only.
+        // SAFETY: `rows::kernels` hands this function out for levels with VNNI only.
         unsafe { compiled::<P>(panel, out) }
     }
 
@@ -78,7 +78,8 @@ mod x86 {
         for block in panel.chunks_exact(P::BYTES) {
             for step in 0..P::BLOCK / STEP {
                 let out = out.next().expect("room for every step");
-                // SAFETY: this function is compiled for it.
+                // SAFETY: this function is compiled for all that `unpack_avx512` asks for, so it
+                // runs only where the CPU has that.
                 let step = unsafe { P::unpack_avx512(block, step) };
                 for (q, numbers) in step.numbers.into_iter().enumerate() {
                     store(out, VECTOR * q, numbers);

@@ -142,7 +142,9 @@ static KINDS: [Kind; 21] = [
 ];
 
 const fn kind<P: Packing>() -> Kind {
-    assert!(P::BLOCK.is_multiple_of(STEP) && STEP.is_multiple_of(P::GROUP), "whole groups");
+    // Loops over K read activations unchecked, as many as these promise.
+    assert!(P::BLOCK.is_multiple_of(STEP) && matches!(P::GROUP, 16 | 32), "whole groups");
+    assert!(P::BYTES.is_multiple_of(P::BLOCK / STEP), "steps of equal size");
     Kind {
         format: P::FORMAT,
         activations: Activations::Int8 { block: P::BLOCK },

@@ -46,6 +46,8 @@ pub fn variants(layout: Layout) -> impl Iterator<Item = (&'static str, Linear)> 
 
 #[cfg(test)]
 mod tests {
+    use muse_core::quant::q8_0;
+
     use super::*;
     use crate::kernels::stored;
 
@@ -78,6 +80,16 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// A row that ends inside a block would be read beyond its bytes.
+    #[test]
+    fn rows_are_whole_blocks() {
+        let (x, bytes, k) = ([1.0; 40], [0; q8_0::BYTES], 40);
+        for (name, kernel) in variants(Layout::Q8_0) {
+            let refused = std::panic::catch_unwind(|| kernel(&x, &bytes, k, &mut [0.0]));
+            assert!(refused.is_err(), "{name}");
         }
     }
 

@@ -85,10 +85,11 @@ fn tile<S: Simd, const LAYOUT: u8, const R: usize, const C: usize>(
     }
     if at < k {
         for (c, w) in w.into_iter().enumerate() {
-            // SAFETY: the row has `k - at` values left.
+            // SAFETY: the assertion above found whole rows of `k` values, of which `k - at` are left,
+            // fewer than a vector; blocks of 32 have no such rest.
             let w = unsafe { simd.decode_part::<LAYOUT>(w, at, k - at) };
             for (x, sums) in x.iter().zip(&mut sums) {
-                // SAFETY: likewise.
+                // SAFETY: as for the weights.
                 let x = unsafe { simd.load_part(x.wrapping_add(at), k - at) };
                 sums[c] = simd.fma(x, w, sums[c]);
             }
@@ -119,7 +120,7 @@ fn step<S: Simd, const LAYOUT: u8, const R: usize, const C: usize>(
         *value = unsafe { simd.load(x.wrapping_add(at)) };
     }
     for (c, w) in w.iter().enumerate() {
-        // SAFETY: likewise, and `at` grows by whole vectors.
+        // SAFETY: likewise, and `at` grows by whole vectors from zero.
         let w = unsafe { simd.decode::<LAYOUT>(*w, at) };
         for (x, sums) in values.iter().zip(sums.iter_mut()) {
             sums[c] = simd.fma(*x, w, sums[c]);

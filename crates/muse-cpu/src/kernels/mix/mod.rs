@@ -46,8 +46,21 @@ pub fn variants(layout: Layout) -> impl Iterator<Item = (&'static str, Mix)> {
 
 #[cfg(test)]
 mod tests {
+    use muse_core::quant::q8_0;
+
     use super::*;
     use crate::kernels::stored;
+
+    /// A row that ends inside a block would be read beyond its bytes.
+    #[test]
+    fn rows_are_whole_blocks() {
+        for (name, kernel) in variants(Layout::Q8_0) {
+            let refused = std::panic::catch_unwind(|| {
+                kernel(&[1.0], &[0; q8_0::BYTES], 1, &[1.0], &mut [0.0; 40]);
+            });
+            assert!(refused.is_err(), "{name}");
+        }
+    }
 
     #[test]
     fn variants_agree_with_the_definition() {

@@ -81,7 +81,8 @@ fn tile<S: Simd, const LAYOUT: u8, const R: usize, const C: usize>(
     }
     for (t, v) in v.chunks_exact(row_bytes::<LAYOUT>(width)).enumerate() {
         for c in 0..C {
-            // SAFETY: `v` holds `width` values, and `at` is a whole number of vectors.
+            // SAFETY: `v` is a whole row of `width` values, `columns` passes `at + C` vectors that
+            // end within it, and `at` is a whole number of vectors.
             let v = unsafe { simd.decode::<LAYOUT>(v.as_ptr(), at + c * S::LANES) };
             for (r, sums) in sums.iter_mut().enumerate() {
                 sums[c] = simd.fma(simd.splat(p[r * n + t]), v, sums[c]);
@@ -91,7 +92,7 @@ fn tile<S: Simd, const LAYOUT: u8, const R: usize, const C: usize>(
     for (r, sums) in sums.into_iter().enumerate() {
         for (c, sum) in sums.into_iter().enumerate() {
             let to = out[r * width + at + c * S::LANES..].as_mut_ptr();
-            // SAFETY: as for the loads.
+            // SAFETY: the same place was loaded from.
             unsafe { simd.store(to, sum) };
         }
     }
@@ -116,7 +117,8 @@ fn end<S: Simd, const LAYOUT: u8, const R: usize>(
         let before = unsafe { simd.load_part(out.as_ptr(), rest) };
         let mut sum = simd.mul(before, simd.splat(keep[r]));
         for (t, v) in v.chunks_exact(row_bytes::<LAYOUT>(width)).enumerate() {
-            // SAFETY: `v` holds `width` values.
+            // SAFETY: `v` is a whole row of `width = at + rest` values, and `rest` is less than a
+            // vector.
             let v = unsafe { simd.decode_part::<LAYOUT>(v.as_ptr(), at, rest) };
             sum = simd.fma(simd.splat(p[r * n + t]), v, sum);
         }

@@ -40,7 +40,8 @@ fn tile<const R: usize, const NEXT: bool>(
     let panel = &panel[..width * PAIR];
     assert_eq!(x.len(), R * width, "a tile of {R} rows");
     let start = x.as_ptr();
-    // SAFETY: callers stay below `R` rows of `width` words.
+    // SAFETY: the assertion above found `R` rows of `width` words. Below `r < R`, and a panel of
+    // `width` vectors has `width / 2` blocks of two, so that `2 i + 1 < width`.
     let word = |r: usize, at: usize| unsafe { start.wrapping_add(at * R + r).read() };
     let (mut even, mut odd) = ([_mm512_setzero_ps(); R], [_mm512_setzero_ps(); R]);
     let blocks = panel.chunks_exact(2 * PAIR);

@@ -102,12 +102,13 @@ fn tile<S: Source, const R: usize, const NEXT: bool>(
             } else if S::FROM_MEMORY {
                 ahead::<R>(lines);
             }
-            // SAFETY: this function is compiled for what the source asks for.
+            // SAFETY: this function is compiled for all that sources ask for, so it runs only
+            // where the CPU has that.
             let unpacked = unsafe { S::step(block, step) };
             add_step::<S, R>(&unpacked, &rows, b * S::BLOCK / STEP + step, &mut parts);
         }
         for r in 0..R {
-            // SAFETY: there is a scale for each of the `k / BLOCK` blocks.
+            // SAFETY: `r < R`, and `panel` was cut to `k / BLOCK` blocks, each of which has a scale.
             let scale = unsafe { rows.word(r, rows.scales + b) };
             let scale = _mm512_set1_ps(f32::from_bits(scale as u32));
             sums[r] = _mm512_fmadd_ps(parts[r], scale, sums[r]);
@@ -134,7 +135,8 @@ fn add_step<S: Source, const R: usize>(
         let (mut sums, mut minus) = ([_mm512_setzero_si512(); R], [_mm512_setzero_si512(); R]);
         if S::OFFSET > 0 || S::MINIMUMS {
             for r in 0..R {
-                // SAFETY: there is a sum for each of the `k / GROUP` groups.
+                // SAFETY: `r < R`, and `at` is one of the `k / 32` steps: blocks have equal ones,
+                // as `quant::kind` checks. Each of their groups has a sum.
                 let sum = unsafe { rows.word(r, rows.sums + at * (STEP / S::GROUP) + group) };
                 minus[r] = _mm512_set1_epi32(sum);
                 if S::OFFSET > 0 {
@@ -145,7 +147,7 @@ fn add_step<S: Source, const R: usize>(
         }
         for q in group * S::GROUP / 4..(group + 1) * S::GROUP / 4 {
             for r in 0..R {
-                // SAFETY: there are 8 words of numbers for each of the `k / 32` steps.
+                // SAFETY: `r < R`, and each of the `k / 32` steps has 8 words of numbers.
                 let x = _mm512_set1_epi32(unsafe { rows.word(r, 8 * at + q) });
                 sums[r] = _mm512_dpbusd_epi32(sums[r], unpacked.numbers[q], x);
             }
@@ -185,7 +187,8 @@ impl<'a, const R: usize> Rows<'a, R> {
     /// `r < R`, and `at` is inside the row.
     #[inline(always)]
     unsafe fn word(&self, r: usize, at: usize) -> i32 {
-        // SAFETY: `new` checked that `R` rows are there.
+        // SAFETY: `new` checked that `R` whole rows are there, their words in turn, and borrowed
+        // them; the caller stays inside.
         unsafe { self.start.wrapping_add(at * R + r).read() }
     }
 }
