@@ -91,7 +91,8 @@ struct Span<'a, 'p> {
 fn spans<'a, 'p>(places: &'a [Place<'p>]) -> impl Iterator<Item = Span<'a, 'p>> {
     let firsts =
         places.iter().scan(0, |next, place| Some(std::mem::replace(next, *next + place.rows)));
-    places.iter().zip(firsts).flat_map(|(place, first)| {
+    let running = places.iter().zip(firsts).filter(|(place, _)| place.rows > 0);
+    running.flat_map(|(place, first)| {
         let end = first + place.rows;
         let starts = (first / SIDE..end.div_ceil(SIDE)).map(move |tile| first.max(tile * SIDE));
         starts.map(move |row| Span {
@@ -169,7 +170,8 @@ mod tests {
 
     #[test]
     fn rows_are_cut_at_tiles_and_sequences() {
-        let places = [place(100, 40, &[], 0), place(7, 1, &[], 0), place(0, 23, &[], 0)];
+        let places =
+            [(100, 40), (7, 1), (9, 0), (0, 23)].map(|(start, rows)| place(start, rows, &[], 0));
         let cut: Vec<_> = spans(&places).map(|span| (span.row, span.start, span.rows)).collect();
         assert_eq!(cut, [(0, 100, 32), (32, 132, 8), (40, 7, 1), (41, 0, 23)]);
         let mask = Mask::Causal { window: None };

@@ -17,8 +17,9 @@ const COMPUTE: &str = include_str!("../../kernels/attend/compute.cpp");
 const WRITER: &str =
     concat!(include_str!("../../kernels/lines.h"), include_str!("../../kernels/attend/writer.cpp"));
 
-/// Pages of a piece of a segment: enough that what it hands over weighs little beside them.
-pub const PIECE_PAGES: usize = 32;
+/// Pages of a piece of a segment: so many that what it hands over is a twentieth of their bytes, and
+/// that windows of the published model are rarely cut.
+pub const PIECE_PAGES: usize = 256;
 
 /// Room for what pieces of segments hand over: sums, total and largest scores of every head.
 ///
@@ -33,8 +34,8 @@ pub fn attend_partials(q: &Matrix, store: &KvPages, segments: &Segments) -> Resu
 /// Softmax attention of `q` `[rows, heads · head_dim]`, BF16, over the pages of `store` into the same
 /// rows of `out`; query head `j` reads K/V head `j / (heads / kv_heads)`. Which rows, pages and keys
 /// is read from `segments` on the device. All segments that there is room for are gone through: those
-/// not in use cost a core a glance. The second plan puts pieces together; without pieces nothing is
-/// lost without it.
+/// not in use cost a core a glance. The second plan puts pieces together, and has nothing to do when
+/// there are none.
 pub fn attend(
     q: &Matrix,
     store: &KvPages,
@@ -162,8 +163,8 @@ impl Parts {
     }
 }
 
-/// Into how many units the heads of a segment are cut: as few as keep all cores busy, for heads that
-/// share a unit share the reading of K and V.
+/// Into how many units the heads of a segment are cut: as few as keep three quarters of the cores
+/// busy, for heads that share a unit share the reading of K and V.
 pub fn attend_units(q: &Matrix, store: &KvPages, segments: &Segments, cores: Cores) -> u32 {
     let heads = (q.shape().1 / store.head_dim()) as u32;
     units_of(segments.room(), heads, store.heads() as u32, cores.count())
@@ -172,7 +173,7 @@ pub fn attend_units(q: &Matrix, store: &KvPages, segments: &Segments, cores: Cor
 fn units_of(segments: u32, heads: u32, kv_heads: u32, cores: u32) -> u32 {
     let group = heads / kv_heads;
     let cuts = (1..=group).filter(|cut| group.is_multiple_of(*cut));
-    let enough = cuts.clone().find(|cut| segments * kv_heads * cut >= cores);
+    let enough = cuts.clone().find(|cut| 4 * segments * kv_heads * cut >= 3 * cores);
     kv_heads * enough.unwrap_or(group)
 }
 
@@ -185,8 +186,8 @@ mod tests {
         assert_eq!(units_of(1, 32, 2, 1), 2);
         assert_eq!(units_of(1, 32, 2, 13), 16);
         assert_eq!(units_of(1, 32, 2, 130), 32);
-        assert_eq!(units_of(64, 32, 2, 130), 4);
-        assert_eq!(units_of(65, 32, 2, 130), 2);
+        assert_eq!(units_of(64, 32, 2, 130), 2);
+        assert_eq!(units_of(8, 32, 2, 130), 16);
         assert_eq!(units_of(1, 4, 2, 2), 2);
     }
 }
