@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use muse_parity::cases::{self, Case};
-use muse_parity::lane::{Lane, SIMULATOR};
+use muse_parity::lane::{Lane, Needs, SIMULATOR};
 use muse_parity::setup::Environment;
 use muse_parity::{SKIPPED, process};
 use muse_tt::{Device, DeviceOptions};
@@ -73,7 +73,9 @@ fn main() -> Result<ExitCode> {
         }
     };
     let named = |case: &Case| options.case.as_ref().is_none_or(|name| case.name.contains(name));
-    let wanted = |case: &Case| named(case) && (!options.quick || case.quick);
+    // A trace runs its programs several times, which has no least of its own.
+    let counted = |case: &Case| !options.cost || case.needs != Needs::Traces;
+    let wanted = |case: &Case| named(case) && counted(case) && (!options.quick || case.quick);
     let cases: Vec<Case> = cases::all().into_iter().filter(wanted).collect();
     if cases.is_empty() {
         let quick = if options.quick { "quick " } else { "" };
