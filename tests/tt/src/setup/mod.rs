@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 pub use needs::{Need, missing};
 use parts::Found;
 
-/// The machine cannot have the parts: it lacks something, or downloading or installing failed.
+/// The machine cannot have the parts: it lacks something, or no registry gives them.
 #[derive(Debug)]
 pub struct Unavailable(String);
 
@@ -73,7 +73,7 @@ impl Environment {
 ///
 /// # Errors
 /// [`Unavailable`] names everything that the machine lacks, and the command that installs it, or
-/// the download or installation that failed.
+/// the download that failed. A file that is not the one expected is a fault like any other.
 pub fn install(folder: &Path) -> Result<Environment> {
     let absent = missing();
     if !absent.is_empty() {
@@ -84,16 +84,15 @@ pub fn install(folder: &Path) -> Result<Environment> {
     if folder.to_string_lossy().contains([' ', ':', '=']) {
         bail!("{}: choose a folder without blanks, `:` and `=` in its name", folder.display());
     }
-    let unavailable = |error: anyhow::Error| Unavailable(format!("{error:#}"));
     let own = parts::own();
     let found = match &own {
         Some(found) => {
             println!("tt-setup: using Tenstorrent's own packages in {}", found.root.display());
             found.clone()
         }
-        None => parts::install(&folder).map_err(unavailable)?,
+        None => parts::install(&folder)?,
     };
-    let python = parts::simulator(&folder).map_err(unavailable)?;
+    let python = parts::simulator(&folder)?;
     let environment = environment(&folder, &found, &python)?;
     environment.write(&folder)?;
     println!("tt-setup: {}", folder.join(Environment::FILE).display());

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
+use super::Unavailable;
+
 /// A package by name, with what the file must hash to.
 struct Wheel {
     name: &'static str,
@@ -129,7 +131,7 @@ pub(super) fn simulator(folder: &Path) -> Result<PathBuf> {
         println!("tt-setup: installing {} {}", WOLFPINE.name, WOLFPINE.version);
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
         let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        run(Command::new(&python).args(install).arg(wheel))?;
+        fetch(Command::new(&python).args(install).arg(wheel))?;
     }
     Ok(python)
 }
@@ -163,7 +165,7 @@ impl Wheel {
         pip.args(["--no-deps", "--only-binary=:all:", "--retries", "2", "--timeout", "30"]);
         pip.args(["--python-version", "3.12", "--platform", "manylinux_2_34_x86_64"]);
         pip.arg("--dest").arg(&downloads).arg(format!("{}=={}", self.name, self.version));
-        run(&mut pip)?;
+        fetch(&mut pip)?;
         match self.hash_fault(&file)? {
             None => Ok(file),
             Some(found) => {
@@ -201,6 +203,11 @@ fn once(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf
 }
 
 /// Runs to the end; what went wrong is in the last line that a program says.
+/// Runs what needs a registry: without one the parts cannot be had.
+fn fetch(pip: &mut Command) -> Result<()> {
+    run(pip).map_err(|error| Unavailable(format!("{error:#}")).into())
+}
+
 fn run(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).stdout(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{command:?}"))?;
@@ -281,6 +288,15 @@ mod tests {
             (found.version.as_str(), &found.libraries[..]),
             ("local", &[root.join("lib")][..])
         );
+    }
+
+    /// What a registry does not give cannot be had; what it gives wrongly is a fault.
+    #[test]
+    fn only_what_cannot_be_had_is_unavailable() {
+        let error = fetch(&mut Command::new("false")).context("pip").unwrap_err();
+        assert!(error.is::<Unavailable>(), "{error:#}");
+        let error = run(&mut Command::new("false")).unwrap_err();
+        assert!(!error.is::<Unavailable>(), "{error:#}");
     }
 
     #[test]
