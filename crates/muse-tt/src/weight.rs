@@ -2,6 +2,7 @@
 //! several tiles.
 
 use muse_core::Result;
+use muse_core::contract::WeightView;
 use muse_core::quant::tile::{SIDE, TileFormat};
 
 use crate::device::{Buffer, Device};
@@ -69,6 +70,20 @@ impl Layout {
         let turn = column * self.turning() % self.steps();
         bytes.rotate_right(turn * self.page_bytes());
         bytes
+    }
+
+    /// The columns of tiles of a checkpoint's matrix in order, decoded 32 rows at a time.
+    pub(crate) fn encode_all<'a>(
+        &'a self,
+        view: &'a WeightView<'_>,
+    ) -> impl Iterator<Item = Vec<u8>> + 'a {
+        let row = view.format.bytes_for(view.cols);
+        let mut values = vec![0.0; SIDE * view.cols];
+        view.bytes.chunks(SIDE * row).enumerate().map(move |(column, stripe)| {
+            let values = &mut values[..stripe.len() / row * view.cols];
+            view.format.decode(stripe, values);
+            self.encode(column, values)
+        })
     }
 }
 

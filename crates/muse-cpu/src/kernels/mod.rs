@@ -6,7 +6,7 @@
 mod isa;
 mod math;
 mod plain;
-mod simd;
+pub(crate) mod simd;
 
 pub mod elementwise;
 pub mod halves;

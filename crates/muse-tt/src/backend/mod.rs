@@ -13,7 +13,7 @@ use muse_core::contract::{
 };
 use muse_core::model::Mix;
 use muse_core::quant::Format;
-use muse_core::quant::tile::{SIDE, TileFormat};
+use muse_core::quant::tile::TileFormat;
 use muse_core::{Error, Result, sampler};
 
 use crate::cache::WeightCache;
@@ -205,14 +205,8 @@ impl Backend for Tt {
             let bytes = cache.read(weight.name, layout)?;
             return Ok(Loaded::Product(Weight::of_bytes(&self.device, layout, &bytes)?));
         }
-        let row = weight.format.bytes_for(weight.cols);
-        let mut values = vec![0.0; SIDE * weight.cols];
         let mut bytes = Vec::with_capacity(layout.bytes());
-        for (column, stripe) in weight.bytes.chunks(SIDE * row).enumerate() {
-            let values = &mut values[..stripe.len() / row * weight.cols];
-            weight.format.decode(stripe, values);
-            bytes.extend(layout.encode(column, values));
-        }
+        layout.encode_all(&weight).for_each(|column| bytes.extend(column));
         Ok(Loaded::Product(Weight::of_bytes(&self.device, layout, &bytes)?))
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use muse_core::contract::{TensorInfo, WeightSource};
-use muse_core::quant::tile::{SIDE, TileFormat};
+use muse_core::quant::tile::TileFormat;
 use muse_core::{Error, Result};
 use sha2::{Digest, Sha256};
 
@@ -128,12 +128,7 @@ fn convert(
 ) -> Result<()> {
     let view = source.weight(&tensor.name)?;
     let mut writer = Writer::new(path, &tensor.name, layout)?;
-    let row = view.format.bytes_for(view.cols);
-    let mut values = vec![0.0; SIDE * view.cols];
-    for (column, stripe) in view.bytes.chunks(SIDE * row).enumerate() {
-        let values = &mut values[..stripe.len() / row * view.cols];
-        view.format.decode(stripe, values);
-        let bytes = layout.encode(column, values);
+    for bytes in layout.encode_all(&view) {
         writer.write(&bytes)?;
         tell(bytes.len());
     }

@@ -24,25 +24,6 @@ pub struct Least {
     pub multiply_adds: u64,
 }
 
-impl Least {
-    /// That of so many runs.
-    pub(super) fn times(self, runs: u64) -> Self {
-        Self {
-            read: runs * self.read,
-            written: runs * self.written,
-            between: runs * self.between,
-            multiply_adds: runs * self.multiply_adds,
-        }
-    }
-}
-
-impl From<Cost> for Least {
-    fn from(cost: Cost) -> Self {
-        let Cost { read, written, between, multiply_adds, .. } = cost;
-        Self { read, written, between, multiply_adds }
-    }
-}
-
 /// What was counted, beside the least.
 #[derive(Clone, Copy, Debug)]
 pub struct Price {

@@ -10,7 +10,7 @@ use muse_tt::{Ids, KvPages, Matrix, Plan, Segments, Trace, positions, slots};
 use crate::lane::Needs;
 
 use super::sequence::Sequence;
-use super::{Bench, Case, Least, On, Outcome, case, values};
+use super::{Bench, Case, On, Outcome, case, values};
 
 const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
@@ -72,8 +72,7 @@ impl Step {
 }
 
 impl Bench {
-    /// The first step runs as it is, the others are replayed from what was recorded. What is counted
-    /// must be as much for each.
+    /// The first step runs as it is, the others are replayed from what was recorded.
     fn trace(&mut self, on: On) -> Result<Outcome> {
         let shape = KvShape {
             group: GROUP,
@@ -100,7 +99,6 @@ impl Bench {
                 Some(trace) => trace.replay(true)?,
                 None => {
                     self.run_all(&step.plans, true)?;
-                    self.least = self.programs.cost()?.map_or(Least::default(), Least::from);
                     let device = self.programs.device().clone();
                     trace = Some(device.trace(|| self.run_all(&step.plans, false))?);
                 }
@@ -109,7 +107,6 @@ impl Bench {
             got.extend_from_slice(&step.out.read()?[..rows]);
             want.extend(self.stepped(&mut kv, &inputs, sequence, &rope)?.drain(..rows));
         }
-        self.least = self.least.times(STEPS.len() as u64);
         Ok(Outcome::near(&got, &want))
     }
 

@@ -7,6 +7,7 @@ use std::ops::Range;
 use muse_core::contract::PAGE_TOKENS;
 
 use super::{LANES, PAIR};
+use crate::kernels::simd::avx512::{pairs, vector};
 use crate::kernels::softmax::Running;
 
 /// Columns of queries that are rounded at a time.
@@ -289,19 +290,4 @@ fn store_halves(x: __m512, words: &mut [i32; LANES / 2]) {
     let halves: __m256i = unsafe { std::mem::transmute(halves) };
     // SAFETY: there is room for 8 words.
     unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), halves) };
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn vector(bytes: &[u8], at: usize) -> __m512i {
-    let bytes = &bytes[at..at + VECTOR];
-    // SAFETY: the slice has 64 bytes.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bf16")]
-fn pairs(vector: __m512i) -> __m512bh {
-    // SAFETY: both are 64 bytes of which every pattern is a value.
-    unsafe { std::mem::transmute(vector) }
 }

@@ -169,3 +169,20 @@ unsafe fn decode_part<const LAYOUT: u8>(row: *const u8, at: usize, n: usize) -> 
 fn widen_bf16(raw: __m256i) -> __m512 {
     _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(raw)))
 }
+
+/// 64 bytes from `at` on.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) fn vector(bytes: &[u8], at: usize) -> __m512i {
+    let bytes: &[u8; 64] = bytes[at..at + 64].try_into().expect("a vector");
+    // SAFETY: 64 bytes are there.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+}
+
+/// The bytes as pairs of BF16.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(crate) fn pairs(vector: __m512i) -> __m512bh {
+    // SAFETY: both are 64 bytes of which every pattern is a value.
+    unsafe { std::mem::transmute(vector) }
+}

@@ -3,8 +3,9 @@
 use std::arch::x86_64::*;
 
 use super::PAIR;
+use crate::kernels::simd::avx512::{pairs, vector};
 use crate::quant::PANEL;
-use crate::quant::rows::avx512::{Next, ahead, vector};
+use crate::quant::rows::avx512::{Next, ahead};
 
 /// Runs only where `kernels` was given proof of the instruction set.
 pub(super) fn rows(panel: &[u8], k: usize, x: &[i32], next: &[u8], out: &mut [[f32; PANEL]]) {
@@ -74,11 +75,4 @@ fn tile<const R: usize, const NEXT: bool>(
         // SAFETY: there is room for 16 values.
         unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sum) };
     }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bf16")]
-fn pairs(vector: __m512i) -> __m512bh {
-    // SAFETY: both are 64 bytes of which every pattern is a value.
-    unsafe { std::mem::transmute(vector) }
 }

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
+pub(in crate::quant) use crate::kernels::simd::avx512::vector;
 use crate::quant::activations::offsets;
 use crate::quant::{Activations, PANEL, Packing, STEP};
 
@@ -227,15 +228,6 @@ impl Next {
             self.line = self.line.wrapping_add(LINE);
         }
     }
-}
-
-/// 64 bytes from `at` on.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(in crate::quant) fn vector(block: &[u8], at: usize) -> __m512i {
-    let bytes: &[u8; 64] = block[at..at + 64].try_into().expect("a vector");
-    // SAFETY: 64 bytes are there.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
 /// 16 half-precision numbers from `at` on.
