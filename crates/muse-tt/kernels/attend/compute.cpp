@@ -42,21 +42,6 @@ constexpr uint32_t ONES = 3;
 constexpr uint32_t TILES = get_compile_time_arg_val(0);
 constexpr uint32_t HEADS = get_compile_time_arg_val(1);
 constexpr uint32_t SEGMENT_TILES = get_compile_time_arg_val(2);
-constexpr uint32_t PAGES = 3;
-constexpr uint32_t PIECES = 4;
-
-// Packs registers into a buffer and hands them on.
-void pack_to(uint32_t buffer, uint32_t first, uint32_t count) {
-    cb_reserve_back(buffer, count);
-    pack_reconfig_data_format(buffer);
-    for (uint32_t i = 0; i < count; ++i) pack_tile(first + i, buffer);
-    cb_push_back(buffer, count);
-}
-
-void begin_packing() {
-    tile_regs_commit();
-    tile_regs_wait();
-}
 
 // Scores of a head for one page, hidden keys far below all others, into the first two registers.
 void scores(uint32_t head) {

@@ -28,8 +28,7 @@ namespace {
 constexpr uint32_t SIDE = 32;
 constexpr uint32_t TILE = 2048;
 constexpr uint32_t FACE = 256;  // values
-// Numbers of a segment.
-constexpr uint32_t PAGES = 3;
+// Numbers of a segment, behind those of its head.
 constexpr uint32_t SEEN = 16;
 constexpr uint32_t LIST = SEEN + 2 * SIDE;
 // BF16, and twice in a word.

@@ -7,12 +7,7 @@ constexpr uint32_t TILES = get_compile_time_arg_val(0);  // of a unit
 constexpr uint32_t UNITS = get_compile_time_arg_val(1);
 constexpr uint32_t SEGMENT_BYTES = get_compile_time_arg_val(2);
 constexpr uint32_t PARTIALS = get_compile_time_arg_val(3);  // of a unit
-// Numbers of a segment, and the bytes that hold them.
-constexpr uint32_t FIRST = 1;
-constexpr uint32_t ROWS = 2;
-constexpr uint32_t PAGES = 3;
-constexpr uint32_t PIECES = 4;
-constexpr uint32_t PIECE = 5;
+// Bytes that hold the numbers of a segment.
 constexpr uint32_t HEAD_BYTES = 64;
 
 using Words = volatile tt_l1_ptr uint32_t*;

@@ -25,28 +25,13 @@ constexpr uint32_t OUT = 16;
 constexpr uint32_t TILES = get_compile_time_arg_val(0);
 constexpr uint32_t HEADS = get_compile_time_arg_val(1);
 constexpr uint32_t SEGMENT_TILES = get_compile_time_arg_val(2);
-constexpr uint32_t PIECES = 4;
-constexpr uint32_t PIECE = 5;
-
-// Packs a register into a buffer and hands it on.
-void pack_to(uint32_t buffer, uint32_t from) {
-    cb_reserve_back(buffer, 1);
-    pack_reconfig_data_format(buffer);
-    pack_tile(from, buffer);
-    cb_push_back(buffer, 1);
-}
-
-void begin_packing() {
-    tile_regs_commit();
-    tile_regs_wait();
-}
 
 void copy(uint32_t from, uint32_t to, uint32_t count) {
     for (uint32_t tile = 0; tile < count; ++tile) {
         tile_regs_acquire();
         copy_tile(from, tile, 0);
         begin_packing();
-        pack_to(to, 0);
+        pack_to(to, 0, 1);
         tile_regs_release();
     }
 }
@@ -68,9 +53,9 @@ void weigh(uint32_t scale) {
     exp_tile(0);
     exp_tile(1);
     begin_packing();
-    pack_to(KEEP, 0);
-    pack_to(KEEP, 1);
-    pack_to(LARGEST, 2);
+    pack_to(KEEP, 0, 1);
+    pack_to(KEEP, 1, 1);
+    pack_to(LARGEST, 2, 1);
     tile_regs_release();
     cb_pop_front(LARGEST, 1);
 }
@@ -90,7 +75,7 @@ void add_sums() {
         add_binary_tile_init();
         add_binary_tile(0, 2, 0);
         begin_packing();
-        pack_to(SUMS, 0);
+        pack_to(SUMS, 0, 1);
         tile_regs_release();
     }
     cb_pop_front(KEEP, 2);
@@ -108,7 +93,7 @@ void finish() {
         mul_binary_tile_init();
         mul_binary_tile(0, 1, 0);
         begin_packing();
-        pack_to(OUT, 0);
+        pack_to(OUT, 0, 1);
         tile_regs_release();
     }
     cb_pop_front(SUMS, TILES + 1);

@@ -20,9 +20,6 @@ constexpr uint32_t UNITS = get_compile_time_arg_val(2);  // of a segment
 constexpr uint32_t SEGMENT_BYTES = get_compile_time_arg_val(3);
 constexpr uint32_t SEGMENT_TILES = (SEGMENT_BYTES + 2047) / 2048;
 constexpr uint32_t BYTES = 4096;
-// Numbers of a segment.
-constexpr uint32_t PIECES = 4;
-constexpr uint32_t PIECE = 5;
 
 }  // namespace
 

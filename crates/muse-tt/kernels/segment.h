@@ -1,0 +1,12 @@
+// Where the numbers of a segment stand, as the host writes them (src/segments.rs).
+#include <cstdint>
+
+namespace {
+
+[[maybe_unused]] constexpr uint32_t FIRST = 1;
+[[maybe_unused]] constexpr uint32_t ROWS = 2;
+[[maybe_unused]] constexpr uint32_t PAGES = 3;
+[[maybe_unused]] constexpr uint32_t PIECES = 4;
+[[maybe_unused]] constexpr uint32_t PIECE = 5;
+
+}  // namespace
