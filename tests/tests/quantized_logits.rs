@@ -14,7 +14,8 @@ use muse_tests::run::Pair;
 use muse_weights::{Checkpoint, ModelKind, Recipe, quantize};
 
 /// llama.cpp's distance (b11434, F16 cache, AVX-512) from exact products on the same files and
-/// prompts: mean difference of a score, share of rows with the same best token.
+/// prompts, as `golden/produce/llama_distances.py` prints it: mean difference of a score, share of
+/// rows with the same best token.
 type Distances = &'static [(Format, f32, f32)];
 
 const NANO: Distances = &[
