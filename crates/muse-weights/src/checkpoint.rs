@@ -188,6 +188,14 @@ impl WeightSource for Checkpoint {
         Ok(self.located(name)?)
     }
 
+    fn stamp(&self) -> Option<String> {
+        let stamp = |SourceFile { name, bytes }: &SourceFile| {
+            Some(format!("{name:?} {} {:?}\n", bytes.len(), bytes.changed()?))
+        };
+        let files: Option<String> = self.files.iter().map(stamp).collect();
+        Some(format!("{:?}\n{}", self.spec, files?))
+    }
+
     fn release(&self, name: &str) {
         if let Some(&i) = self.by_name.get(name) {
             self.entries[i].release(&self.files);

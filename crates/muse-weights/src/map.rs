@@ -7,6 +7,7 @@ use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::error::{Error, Result};
 
@@ -16,7 +17,8 @@ pub struct Bytes(Place);
 
 #[derive(Debug)]
 enum Place {
-    Mapped(memmap2::Mmap),
+    /// And when the file was last changed, where that is known.
+    Mapped(memmap2::Mmap, Option<SystemTime>),
     Static(&'static [u8]),
     Owned(Vec<u8>),
 }
@@ -35,7 +37,8 @@ impl Bytes {
             source: Arc::new(source),
         };
         let file = File::open(path).map_err(refused)?;
-        if !file.metadata().map_err(refused)?.is_file() {
+        let about = file.metadata().map_err(refused)?;
+        if !about.is_file() {
             return Err(refused(std::io::Error::other("not a regular file")));
         }
         // SAFETY: the mapping is private and read-only, so this process cannot write through it;
@@ -43,14 +46,22 @@ impl Bytes {
         // documented, that nobody changes it meanwhile. No value is read from the bytes without
         // a check, so that even changed bytes could only give wrong numbers.
         let map = unsafe { memmap2::MmapOptions::new().map_copy_read_only(&file) };
-        Ok(Self(Place::Mapped(map.map_err(refused)?)))
+        Ok(Self(Place::Mapped(map.map_err(refused)?, about.modified().ok())))
+    }
+
+    /// When the file was last changed; none for bytes that are no file's.
+    pub(crate) fn changed(&self) -> Option<SystemTime> {
+        match self.0 {
+            Place::Mapped(_, changed) => changed,
+            Place::Static(_) | Place::Owned(_) => None,
+        }
     }
 
     /// Gives the memory back that a range of a mapped file takes; it is read again when touched.
     pub(crate) fn release(&self, range: Range<usize>) {
         match &self.0 {
             #[cfg(unix)]
-            Place::Mapped(map) => {
+            Place::Mapped(map, _) => {
                 let advice = memmap2::UncheckedAdvice::DontNeed;
                 // SAFETY: nothing was ever written to this private, read-only mapping of a file, so
                 // that a page which is dropped comes back with the same bytes when it is touched:
@@ -70,7 +81,7 @@ impl Deref for Bytes {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Place::Mapped(map) => map,
+            Place::Mapped(map, _) => map,
             Place::Static(bytes) => bytes,
             Place::Owned(bytes) => bytes,
         }

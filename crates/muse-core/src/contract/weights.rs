@@ -25,6 +25,11 @@ pub trait WeightSource: Send + Sync {
     /// A tensor's bytes. [`crate::Error::Corrupt`] names the file and the tensor when it is
     /// missing.
     fn weight(&self, name: &str) -> Result<WeightView<'_>>;
+    /// Says which state of which files the tensors come from, by names, sizes and times of change:
+    /// while it is the same, the bytes are. None when only the bytes themselves can tell.
+    fn stamp(&self) -> Option<String> {
+        None
+    }
     /// A tensor has been taken over: memory that its bytes hold may be given back. It can still be
     /// asked for. Sources whose bytes are in memory in any case do nothing.
     fn release(&self, _name: &str) {}

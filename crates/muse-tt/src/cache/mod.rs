@@ -23,6 +23,9 @@ use file::Writer;
 /// What a matrix of a checkpoint is to be converted to; those that get no format are left out.
 pub type Formats<'a> = dyn Fn(&TensorInfo) -> Option<TileFormat> + Sync + 'a;
 
+/// Hears how many bytes are done, of how many.
+pub type Progress<'a> = dyn Fn(u64, u64) + Sync + 'a;
+
 /// The converted matrices of one checkpoint.
 pub struct WeightCache {
     folder: PathBuf,
@@ -30,28 +33,28 @@ pub struct WeightCache {
 
 impl WeightCache {
     /// The cache of a checkpoint in a folder of its own below `root`, named by the hash of all that
-    /// the checkpoint holds: another checkpoint never meets these files.
+    /// the checkpoint holds: another checkpoint never meets these files. A checkpoint that is hashed
+    /// is remembered by its stamp, so that it need not be read again while its files stay the same;
+    /// `progress` hears the bytes that are hashed and the bytes to hash.
     ///
     /// # Errors
     /// [`Error::Device`] when the folder cannot be made; those of the checkpoint.
-    pub fn open(root: &Path, source: &dyn WeightSource, threads: usize) -> Result<Self> {
-        let tensors = source.tensors();
-        let hashes = in_parallel(tensors, threads, |tensor| {
-            let view = source.weight(&tensor.name)?;
-            let mut hash = Sha256::new();
-            for part in [&tensor.name, view.format.name()] {
-                hash.update((part.len() as u64).to_le_bytes());
-                hash.update(part);
+    pub fn open(
+        root: &Path,
+        source: &dyn WeightSource,
+        threads: usize,
+        progress: &Progress<'_>,
+    ) -> Result<Self> {
+        fs::create_dir_all(root).map_err(|error| failed(root, &error))?;
+        let known = source.stamp().map(|stamp| Known::of(root, stamp));
+        let name = match known.as_ref().and_then(Known::read) {
+            Some(name) => name,
+            None => {
+                let name = hash(source, threads, progress)?;
+                known.map_or(Ok(()), |known| known.write(&name))?;
+                name
             }
-            for number in [view.rows, view.cols] {
-                hash.update((number as u64).to_le_bytes());
-            }
-            hash.update(&view.bytes);
-            Ok(hash.finalize())
-        })?;
-        let mut hash = Sha256::new();
-        hashes.iter().for_each(|one| hash.update(one));
-        let name: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        };
         let folder = root.join(name);
         fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
         Ok(Self { folder })
@@ -69,7 +72,7 @@ impl WeightCache {
         source: &dyn WeightSource,
         formats: &Formats<'_>,
         threads: usize,
-        progress: &(dyn Fn(u64, u64) + Sync),
+        progress: &Progress<'_>,
     ) -> Result<()> {
         let lock = self.folder.join("lock");
         let held = File::create(&lock).map_err(|error| failed(&lock, &error))?;
@@ -113,6 +116,66 @@ impl WeightCache {
         }
         Ok(self.folder.join(format!("{name}.{}", format.name().to_lowercase())))
     }
+}
+
+/// What a checkpoint hashed to, by its stamp.
+struct Known {
+    path: PathBuf,
+    stamp: String,
+}
+
+impl Known {
+    fn of(root: &Path, stamp: String) -> Self {
+        Self { path: root.join(format!("{}.known", named(&stamp))), stamp }
+    }
+
+    /// A name that others wrote, or of another checkpoint, would lead elsewhere.
+    fn line(&self, name: &str) -> String {
+        format!("{name} {}\n", named(format!("{name} {}", self.stamp)))
+    }
+
+    fn read(&self) -> Option<String> {
+        let line = fs::read_to_string(&self.path).ok()?;
+        let name = line.split(' ').next()?;
+        (line == self.line(name)).then(|| name.to_owned())
+    }
+
+    fn write(&self, name: &str) -> Result<()> {
+        // Of processes that start together each has a file of its own.
+        let partial = self.path.with_extension(std::process::id().to_string());
+        let made = fs::write(&partial, self.line(name));
+        let made = made.and_then(|()| fs::rename(&partial, &self.path));
+        made.map_err(|error| failed(&self.path, &error))
+    }
+}
+
+/// A hash of all that a checkpoint holds. Its memory is given back as it goes.
+fn hash(source: &dyn WeightSource, threads: usize, progress: &Progress<'_>) -> Result<String> {
+    let tensors = source.tensors();
+    let bytes = |tensor: &TensorInfo| tensor.format.bytes_for(tensor.rows * tensor.cols) as u64;
+    let (done, total) = (AtomicU64::new(0), tensors.iter().map(bytes).sum());
+    let hashes = in_parallel(tensors, threads, |tensor| {
+        let view = source.weight(&tensor.name)?;
+        let mut hash = Sha256::new();
+        for part in [&tensor.name, view.format.name()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        for number in [view.rows, view.cols] {
+            hash.update((number as u64).to_le_bytes());
+        }
+        hash.update(&view.bytes);
+        drop(view);
+        source.release(&tensor.name);
+        let bytes = bytes(tensor);
+        progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
+        Ok(hash.finalize())
+    })?;
+    Ok(named(hashes.concat()))
+}
+
+fn named(bytes: impl AsRef<[u8]>) -> String {
+    Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn layout(tensor: &TensorInfo, format: TileFormat) -> Layout {

@@ -17,6 +17,8 @@ pub(crate) struct Source {
     tensors: Vec<TensorInfo>,
     bytes: BTreeMap<String, Vec<u8>>,
     asked: Mutex<Vec<String>>,
+    released: Mutex<Vec<String>>,
+    stamp: Option<String>,
     /// Ends the conversion, as a full disk or a kill would.
     missing: Option<&'static str>,
 }
@@ -36,15 +38,21 @@ impl Source {
             tensors,
             bytes,
             asked: Mutex::default(),
+            released: Mutex::default(),
+            stamp: None,
             missing: None,
         }
     }
 
     fn asked(&self) -> Vec<String> {
-        let mut asked = std::mem::take(&mut *self.asked.lock().unwrap());
-        asked.sort();
-        asked
+        taken(&self.asked)
     }
+}
+
+fn taken(names: &Mutex<Vec<String>>) -> Vec<String> {
+    let mut names = std::mem::take(&mut *names.lock().unwrap());
+    names.sort();
+    names
 }
 
 impl WeightSource for Source {
@@ -59,6 +67,12 @@ impl WeightSource for Source {
     }
     fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
+    }
+    fn stamp(&self) -> Option<String> {
+        self.stamp.clone()
+    }
+    fn release(&self, name: &str) {
+        self.released.lock().unwrap().push(name.to_owned());
     }
     fn weight(&self, name: &str) -> Result<WeightView<'_>> {
         self.asked.lock().unwrap().push(name.to_owned());
@@ -87,14 +101,21 @@ fn read(cache: &WeightCache, tensor: &TensorInfo, format: TileFormat) -> Result<
     cache.read(&tensor.name, layout(tensor, format))
 }
 
+/// Nobody who hears.
+pub(crate) const NO_PROGRESS: &Progress<'static> = &|_, _| ();
+
+fn open(place: &Path, source: &Source) -> WeightCache {
+    WeightCache::open(place, source, 2, NO_PROGRESS).unwrap()
+}
+
 fn fill(cache: &WeightCache, source: &Source) -> Result<()> {
-    cache.fill(source, &formats, 2, &|_, _| ())
+    cache.fill(source, &formats, 2, NO_PROGRESS)
 }
 
 #[test]
 fn what_is_kept_is_the_matrix_in_its_layout() {
     let (place, source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
-    let cache = WeightCache::open(place.path(), &source, 2).unwrap();
+    let cache = open(place.path(), &source);
     let told = Mutex::new(Vec::new());
     cache
         .fill(&source, &formats, 2, &|done, total| told.lock().unwrap().push((done, total)))
@@ -120,7 +141,7 @@ fn what_is_kept_is_the_matrix_in_its_layout() {
 #[test]
 fn after_an_interruption_it_goes_on_and_uses_nothing_half_written() {
     let (place, mut source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
-    let cache = WeightCache::open(place.path(), &source, 1).unwrap();
+    let cache = open(place.path(), &source);
     source.missing = Some("blk.0.ffn_up.weight");
     fill(&cache, &source).unwrap_err();
     let up = &source.tensors[1];
@@ -142,7 +163,7 @@ fn after_an_interruption_it_goes_on_and_uses_nothing_half_written() {
 #[test]
 fn a_broken_file_is_told_and_made_anew_once_deleted() {
     let (place, source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
-    let cache = WeightCache::open(place.path(), &source, 2).unwrap();
+    let cache = open(place.path(), &source);
     let tensor = &source.tensors[0];
     let path = cache.path(&tensor.name, TileFormat::Bfp8).unwrap();
     fill(&cache, &source).unwrap();
@@ -168,11 +189,53 @@ fn a_broken_file_is_told_and_made_anew_once_deleted() {
 #[test]
 fn another_checkpoint_has_another_folder() {
     let place = tempfile::tempdir().unwrap();
-    let open = |source: &Source| WeightCache::open(place.path(), source, 2).unwrap().folder;
-    let (mut source, first) = (Source::new(&MATRICES), open(&Source::new(&MATRICES)));
-    assert_eq!(open(&source), first);
+    let folder = |source: &Source| open(place.path(), source).folder;
+    let (mut source, first) = (Source::new(&MATRICES), folder(&Source::new(&MATRICES)));
+    assert_eq!(folder(&source), first);
     source.bytes.get_mut("norm.weight").unwrap()[5] ^= 1;
-    assert_ne!(open(&source), first);
+    assert_ne!(folder(&source), first);
+}
+
+#[test]
+fn a_checkpoint_is_read_once_and_its_memory_given_back() {
+    let (place, mut source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
+    let names = MATRICES.map(|(name, ..)| name);
+    source.stamp = Some("model 17 monday".to_owned());
+    let told = Mutex::new(Vec::new());
+    let tell = |done: u64, total: u64| told.lock().unwrap().push((done, total));
+    let first = WeightCache::open(place.path(), &source, 2, &tell).unwrap().folder;
+    assert_eq!(
+        (source.asked(), taken(&source.released)),
+        (names.map(str::to_owned).into(), names.map(str::to_owned).into())
+    );
+    let total: u64 = source.bytes.values().map(|bytes| bytes.len() as u64).sum();
+    assert_eq!(told.into_inner().unwrap().into_iter().max(), Some((total, total)));
+    assert_eq!(open(place.path(), &source).folder, first);
+    assert_eq!(source.asked(), [""; 0], "the stamp is known");
+    // Written again with the same bytes: what was converted is still right.
+    source.stamp = Some("model 17 tuesday".to_owned());
+    assert_eq!(open(place.path(), &source).folder, first);
+    assert_eq!(source.asked(), names);
+    source.bytes.get_mut("norm.weight").unwrap()[5] ^= 1;
+    source.stamp = Some("model 17 wednesday".to_owned());
+    assert_ne!(open(place.path(), &source).folder, first);
+}
+
+#[test]
+fn a_file_that_remembers_wrongly_is_written_anew() {
+    let (place, mut source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
+    source.stamp = Some("model".to_owned());
+    let first = open(place.path(), &source).folder;
+    let known = place.path().join(format!("{}.known", named("model")));
+    let right = fs::read_to_string(&known).unwrap();
+    let other = right.replacen(&right[..4], "0000", 1);
+    for wrong in ["", "../elsewhere", &right[..20], &other] {
+        fs::write(&known, wrong).unwrap();
+        source.asked();
+        assert_eq!(open(place.path(), &source).folder, first);
+        assert_eq!(source.asked().len(), 3, "{wrong:?}");
+        assert_eq!(fs::read_to_string(&known).unwrap(), right);
+    }
 }
 
 #[test]
@@ -180,14 +243,16 @@ fn a_folder_that_cannot_be_written_is_told() {
     let (place, source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
     let root = place.path().join("file");
     fs::write(&root, "").unwrap();
-    let Err(error) = WeightCache::open(&root, &source, 1) else { panic!("a file is no folder") };
+    let Err(error) = WeightCache::open(&root, &source, 1, NO_PROGRESS) else {
+        panic!("a file is no folder")
+    };
     assert!(error.to_string().contains("choose another folder"), "{error}");
 }
 
 #[test]
 fn a_name_that_leads_elsewhere_is_refused() {
     let (place, source) = (tempfile::tempdir().unwrap(), Source::new(&[("../q", 32, 32)]));
-    let cache = WeightCache::open(place.path(), &source, 1).unwrap();
+    let cache = open(place.path(), &source);
     let error = fill(&cache, &source).unwrap_err();
     assert!(error.to_string().contains("repair the checkpoint"), "{error}");
 }

@@ -146,3 +146,25 @@ fn the_tokenizer_file_is_handed_on() {
     let tiny = Checkpoint::open(&golden_dir().join("tiny/target")).expect("tiny");
     assert!(tiny.vocabulary().expect("readable").is_none());
 }
+
+/// As long as files are the same, and only then, whoever keeps what was made of them may use it.
+#[test]
+fn a_stamp_tells_a_changed_file_from_an_unchanged_one() {
+    let place = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(golden_dir().join("tiny/target")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), place.path().join(entry.file_name())).unwrap();
+    }
+    let stamp = || Checkpoint::open(place.path()).unwrap().stamp().unwrap();
+    let first = stamp();
+    assert_eq!(stamp(), first);
+    let weights = std::fs::File::open(place.path().join("model.safetensors")).unwrap();
+    weights.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_ne!(stamp(), first);
+    let names = ["config.json", "model.safetensors"].map(str::to_owned);
+    let files = names.map(|name| {
+        let bytes = std::fs::read(place.path().join(&name)).unwrap();
+        (name, bytes.into())
+    });
+    assert_eq!(Checkpoint::from_files(files).unwrap().stamp(), None, "memory has no times");
+}
