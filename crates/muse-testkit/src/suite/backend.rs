@@ -6,7 +6,9 @@ mod data;
 mod pages;
 mod rows;
 
-use muse_core::contract::Backend;
+use muse_core::contract::{Backend, KvType};
+
+use data::Noise;
 
 pub use attention::{
     attention_batch_and_chunks_change_no_bit, attention_over_every_cache_type,
@@ -29,7 +31,10 @@ macro_rules! backend_suite {
         $crate::backend_suite!($device, tolerance = 2e-6);
     };
     ($device:expr, tolerance = $tolerance:expr) => {
-        $crate::backend_suite!(@tests $device, $tolerance;
+        $crate::backend_suite!(@of tests($device, $tolerance));
+    };
+    (@of $what:ident $with:tt) => {
+        $crate::backend_suite! { @$what $with;
             writes_read_back
             copies_place_rows_and_columns
             embeddings_are_table_rows
@@ -46,20 +51,29 @@ macro_rules! backend_suite {
             returned_pages_are_never_touched
             page_copies_move_the_rows_asked
             saved_pages_come_back
-        );
+        }
     };
-    (@tests $device:expr, $tolerance:expr; $($test:ident)*) => {
+    (@tests($device:expr, $tolerance:expr); $($test:ident)*) => {
         $(
             #[test]
             fn $test() {
                 let device = $device;
-                $crate::suite::backend::$test(&$crate::suite::backend::Subject {
-                    device: &device,
-                    tolerance: $tolerance,
-                });
+                let subject = $crate::suite::backend::Subject::new(&device, $tolerance);
+                $crate::suite::backend::$test(&subject);
             }
         )*
     };
+    (@table(); $($test:ident)*) => {
+        vec![$((stringify!($test), $crate::suite::backend::$test as Test<B>)),*]
+    };
+}
+
+/// A test of the suite.
+pub type Test<B> = fn(&Subject<'_, B>);
+
+/// All of them by name, for devices that are not opened in a test.
+pub fn all<B: Backend>() -> Vec<(&'static str, Test<B>)> {
+    crate::backend_suite!(@of table())
 }
 
 /// A device under test.
@@ -69,9 +83,32 @@ pub struct Subject<'a, B: Backend> {
     pub device: &'a B,
     /// Error allowed, relative to the magnitude of what is summed.
     pub tolerance: f64,
+    /// What a buffer holds of a value; all of it by custom.
+    pub stored: fn(f32) -> f32,
+    /// Types of K/V stores that it has; all by custom.
+    pub kinds: &'a [KvType],
+    /// Rows and columns that it works on at once, 1 by custom: heads and rows that are normed are a
+    /// multiple of it wide, copies begin at one, and rows up to one behind those named are not kept.
+    pub tile: usize,
 }
 
-impl<B: Backend> Subject<'_, B> {
+impl<'a, B: Backend> Subject<'a, B> {
+    /// A device that holds every value as it is, in rows and columns of any number.
+    pub fn new(device: &'a B, tolerance: f64) -> Self {
+        const ALL: &[KvType] = &[KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0];
+        Self { device, tolerance, stored: |x| x, kinds: ALL, tile: 1 }
+    }
+
+    /// Noise in -1 to 1, as buffers hold it.
+    fn noise(&self, seed: u64, count: usize) -> Vec<f32> {
+        self.held(Noise::new(seed).values(count))
+    }
+
+    fn held(&self, mut values: Vec<f32>) -> Vec<f32> {
+        values.iter_mut().for_each(|x| *x = (self.stored)(*x));
+        values
+    }
+
     /// A buffer of these rows.
     fn buf(&self, rows: usize, data: &[f32]) -> B::Buf {
         let mut buf = self.device.alloc(rows, data.len() / rows).expect("alloc");

@@ -7,7 +7,6 @@ use super::data::{Noise, Sequence, shuffled_pages};
 use super::{Subject, Wanted, assert_same_bits};
 
 const PAGES: u32 = 32;
-const KINDS: [KvType; 4] = [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0];
 const MASKS: [Mask; 7] = [
     Mask::Causal { window: None },
     Mask::Causal { window: Some(1) },
@@ -53,7 +52,7 @@ impl<'a, B: Backend> World<'a, B> {
         let mut noise = Noise::new(seed);
         let width = self.shape.kv_heads * self.shape.head_dim;
         Values {
-            q: noise.values(positions * self.heads * self.shape.head_dim),
+            q: self.subject.held(noise.values(positions * self.heads * self.shape.head_dim)),
             k: noise.storable(positions * width),
             v: noise.storable(positions * width),
         }
@@ -145,7 +144,7 @@ fn sees(mask: Mask, t: usize, p: usize) -> bool {
 pub fn attention_sees_what_the_mask_says<B: Backend>(subject: &Subject<'_, B>) {
     for heads in [4, 32] {
         for mask in MASKS {
-            let mut world = World::new(subject, PageGroup::Full, KvType::F32, heads);
+            let mut world = World::new(subject, PageGroup::Full, subject.kinds[0], heads);
             let mut free = shuffled_pages(PAGES, 9);
             let sequences = [150, 65, 3].map(|end| Sequence::new(&mut free, end, 0));
             let values = [150, 65, 3].map(|end| world.values(end as u64, end));
@@ -164,7 +163,7 @@ pub fn attention_sees_what_the_mask_says<B: Backend>(subject: &Subject<'_, B>) {
 /// Every cache type, with values that it stores without rounding.
 pub fn attention_over_every_cache_type<B: Backend>(subject: &Subject<'_, B>) {
     let mask = Mask::Causal { window: None };
-    for kind in KINDS {
+    for &kind in subject.kinds {
         let mut world = World::new(subject, PageGroup::Full, kind, 4);
         let sequence = Sequence::new(&mut shuffled_pages(PAGES, 3), 200, 0);
         let values = world.values(6, 200);
@@ -189,12 +188,14 @@ pub fn attention_reads_values_as_stored<B: Backend>(subject: &Subject<'_, B>) {
         out
     };
     let mask = Mask::Causal { window: None };
-    for kind in [KvType::Bf16, KvType::Q8_0] {
+    for kind in [KvType::Bf16, KvType::Q8_0].into_iter().filter(|kind| subject.kinds.contains(kind))
+    {
         let mut world = World::new(subject, PageGroup::Full, kind, 4);
         let sequence = Sequence::new(&mut shuffled_pages(PAGES, 3), 70, 0);
         let mut noise = Noise::new(8);
-        let (k, v) = (noise.values(70 * 128), noise.values(70 * 128));
-        let mut values = Values { q: noise.values(70 * 256), k, v };
+        let mut noise = |count| subject.held(noise.values(count));
+        let (k, v) = (noise(70 * 128), noise(70 * 128));
+        let mut values = Values { q: noise(70 * 256), k, v };
         let got = world.step(&[(&sequence, &values, 0, 70)], mask);
         for stored in [&mut values.k, &mut values.v] {
             *stored = match kind {
@@ -209,7 +210,7 @@ pub fn attention_reads_values_as_stored<B: Backend>(subject: &Subject<'_, B>) {
 /// Any chunking and any company gives the same bits.
 pub fn attention_batch_and_chunks_change_no_bit<B: Backend>(subject: &Subject<'_, B>) {
     let end = 150;
-    for kind in KINDS {
+    for &kind in subject.kinds {
         for mask in [Mask::Causal { window: None }, Mask::Causal { window: Some(64) }] {
             let run = |chunk: usize, company: bool| {
                 let mut world = World::new(subject, PageGroup::Full, kind, 4);

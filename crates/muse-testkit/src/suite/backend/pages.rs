@@ -3,7 +3,7 @@
 use muse_core::Error;
 use muse_core::contract::{Attention, Backend, KvShape, KvType, Mask, PageCopy, PageGroup};
 
-use super::data::{Noise, Sequence};
+use super::data::Sequence;
 use super::{Subject, assert_same_bits};
 
 const WIDTH: usize = 2 * 32;
@@ -15,8 +15,7 @@ fn shape(kind: KvType) -> KvShape {
 /// A store whose pages 1 and 2 hold 100 rows of noise.
 fn filled<B: Backend>(subject: &Subject<'_, B>, kind: KvType) -> B::Kv {
     let mut kv = subject.device.alloc_kv(shape(kind)).unwrap();
-    let mut noise = Noise::new(21);
-    let (k, v) = (noise.values(100 * WIDTH), noise.values(100 * WIDTH));
+    let (k, v) = (subject.noise(21, 100 * WIDTH), subject.noise(23, 100 * WIDTH));
     let (k, v) = (subject.buf(100, &k), subject.buf(100, &v));
     let sequence = over(&[1, 2]);
     subject.device.write_kv(&mut kv, &[sequence.place(0, 100)], &k, &v).unwrap();
@@ -34,7 +33,7 @@ fn answer<B: Backend>(
     pages: &[u32],
     position: u32,
 ) -> Vec<f32> {
-    let q = subject.buf(1, &Noise::new(22).values(2 * WIDTH));
+    let q = subject.buf(1, &subject.noise(22, 2 * WIDTH));
     let mut out = subject.zeros(1, 2 * WIDTH);
     let mask = Mask::Causal { window: None };
     let attention = Attention { heads: 4, head_dim: 32, scale: 1.0, mask };
@@ -46,7 +45,7 @@ fn answer<B: Backend>(
 
 /// `copy_pages` copies leading rows of pages of its own group.
 pub fn page_copies_move_the_rows_asked<B: Backend>(subject: &Subject<'_, B>) {
-    for kind in [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0] {
+    for &kind in subject.kinds {
         let mut kv = filled(subject, kind);
         let before = answer(subject, &kv, &[1, 2], 99);
         let copy = |group, from, to, rows| PageCopy { group, from, to, rows };
@@ -65,7 +64,7 @@ pub fn page_copies_move_the_rows_asked<B: Backend>(subject: &Subject<'_, B>) {
 /// Saved pages load elsewhere with the same bits, and short bytes are refused.
 pub fn saved_pages_come_back<B: Backend>(subject: &Subject<'_, B>) {
     let device = subject.device;
-    for kind in [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0] {
+    for &kind in subject.kinds {
         let kv = filled(subject, kind);
         let mut bytes = Vec::new();
         device.save_page(&kv, 1, &mut bytes).unwrap();
