@@ -55,7 +55,6 @@ mod shim {
         let library = out.join("libmuse_tt.so");
         compile(&parts, &library);
         println!("cargo::rustc-env=MUSE_TT_SHIM={}", library.display());
-        println!("cargo::rustc-env=MUSE_TT_LIBRARY={}", parts.value("MUSE_TT_LIBRARY"));
         bind(&out.join("ffi.rs"));
     }
 

@@ -1,5 +1,5 @@
-// The functions of muse_tt.h over Tenstorrent's C++ host library. Nothing is decided here: every
-// function does one thing and turns exceptions into a status and a message.
+// The functions of muse_tt.h over Tenstorrent's C++ host library: each does one thing and turns
+// exceptions into a status and a message.
 #include "muse_tt.h"
 
 #include <tt-metalium/host_api.hpp>
@@ -7,10 +7,13 @@
 #include <tt-metalium/mesh_workload.hpp>
 #include <tt-metalium/tensor_accessor_args.hpp>
 
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -74,7 +77,6 @@ tt::DataFormat format_of(mtt_format format) {
         case MTT_BF16: return tt::DataFormat::Float16_b;
         case MTT_BFP8: return tt::DataFormat::Bfp8_b;
         case MTT_BFP4: return tt::DataFormat::Bfp4_b;
-        case MTT_U32: return tt::DataFormat::UInt32;
         default: throw std::invalid_argument("unknown format of a circular buffer");
     }
 }
@@ -155,10 +157,6 @@ mtt_status device_network(
     });
 }
 
-mtt_status device_finish(mtt_device* device) {
-    return guard([&] { queue_of(device).finish(); });
-}
-
 mtt_status buffer_new(
     mtt_device* device, mtt_memory memory, uint64_t bytes, uint32_t page_bytes, mtt_buffer** out) {
     return guard([&] {
@@ -176,25 +174,52 @@ void buffer_free(mtt_buffer* buffer) {
 
 uint64_t buffer_address(const mtt_buffer* buffer) { return buffer->buffer->address(); }
 
-void check_whole(const mtt_buffer* buffer, uint64_t bytes) {
-    if (bytes != buffer->buffer->size()) {
-        throw std::invalid_argument("a transfer must be as large as its buffer");
-    }
+// Bytes of a buffer, which has one shard as a mesh has one device, and their place on the host.
+std::vector<mesh::ShardDataTransfer> part(uint64_t at, uint64_t bytes, void* host) {
+    mesh::ShardDataTransfer part(mesh::MeshCoordinate(0, 0));
+    part.region(metal::BufferRegion(at, bytes)).host_data(host);
+    return {part};
 }
 
-mtt_status buffer_write(mtt_buffer* buffer, const void* from, uint64_t bytes) {
+// Without dispatch on the device the library takes every part of a buffer for its begin: there
+// whole buffers are moved.
+bool moves_parts(const mesh::MeshCommandQueue& queue) {
+    const std::string_view kind = typeid(queue).name();
+    return kind.find("SDMeshCommandQueue") == std::string_view::npos;
+}
+
+std::vector<uint8_t> whole(mtt_buffer* buffer, mesh::MeshCommandQueue& queue) {
+    std::vector<uint8_t> all(buffer->buffer->size());
+    queue.enqueue_read_mesh_buffer(all.data(), buffer->buffer, true);
+    return all;
+}
+
+mtt_status buffer_write(mtt_buffer* buffer, uint64_t at, const void* from, uint64_t bytes) {
     return guard([&] {
-        check_whole(buffer, bytes);
         auto& queue = buffer->buffer->device()->mesh_command_queue(QUEUE);
-        queue.enqueue_write_mesh_buffer(buffer->buffer, from, true);
+        if (bytes == buffer->buffer->size()) {
+            queue.enqueue_write_mesh_buffer(buffer->buffer, from, true);
+        } else if (moves_parts(queue)) {
+            // The library does not change what is written.
+            queue.enqueue_write_shards(buffer->buffer, part(at, bytes, const_cast<void*>(from)), true);
+        } else {
+            auto all = whole(buffer, queue);
+            std::memcpy(all.data() + at, from, bytes);
+            queue.enqueue_write_mesh_buffer(buffer->buffer, all.data(), true);
+        }
     });
 }
 
-mtt_status buffer_read(mtt_buffer* buffer, void* to, uint64_t bytes) {
+mtt_status buffer_read(mtt_buffer* buffer, uint64_t at, void* to, uint64_t bytes) {
     return guard([&] {
-        check_whole(buffer, bytes);
         auto& queue = buffer->buffer->device()->mesh_command_queue(QUEUE);
-        queue.enqueue_read_mesh_buffer(to, buffer->buffer, true);
+        if (bytes == buffer->buffer->size()) {
+            queue.enqueue_read_mesh_buffer(to, buffer->buffer, true);
+        } else if (moves_parts(queue)) {
+            queue.enqueue_read_shards(part(at, bytes, to), buffer->buffer, true);
+        } else {
+            std::memcpy(to, whole(buffer, queue).data() + at, bytes);
+        }
     });
 }
 
@@ -335,7 +360,6 @@ extern "C" __attribute__((visibility("default"))) const mtt_api* muse_tt_api(voi
         .device_close = device_close,
         .device_grid = device_grid,
         .device_network = device_network,
-        .device_finish = device_finish,
         .buffer_new = buffer_new,
         .buffer_free = buffer_free,
         .buffer_address = buffer_address,

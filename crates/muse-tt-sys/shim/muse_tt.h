@@ -1,5 +1,5 @@
 // What muse asks of Tenstorrent's Metal host library, as C: opaque handles and one table of
-// functions. Exceptions stop behind it. The bindings of src/ffi.rs are generated from this file.
+// functions. Exceptions stop behind it. The bindings in src/generated/ffi.rs are made from this file.
 #ifndef MUSE_TT_H
 #define MUSE_TT_H
 
@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 // Grows with every change of this file.
-#define MTT_ABI 2u
+#define MTT_ABI 3u
 
 // An open device: one chip, with all of its worker cores.
 typedef struct mtt_device mtt_device;
@@ -41,7 +41,6 @@ typedef uint32_t mtt_format;
 #define MTT_BF16 1u
 #define MTT_BFP8 2u
 #define MTT_BFP4 3u
-#define MTT_U32 4u
 
 // Which processor of a core runs a kernel.
 typedef uint32_t mtt_processor;
@@ -102,16 +101,15 @@ typedef struct mtt_api {
     // Where a worker core lies on the network, for multicasts.
     mtt_status (*device_network)(
         mtt_device* device, uint32_t column, uint32_t row, uint32_t* x, uint32_t* y);
-    mtt_status (*device_finish)(mtt_device* device);
 
     mtt_status (*buffer_new)(
         mtt_device* device, mtt_memory memory, uint64_t bytes, uint32_t page_bytes, mtt_buffer** out);
     void (*buffer_free)(mtt_buffer* buffer);
     // The address that kernels reach it by.
     uint64_t (*buffer_address)(const mtt_buffer* buffer);
-    // Whole buffers; a write returns when the bytes may change again.
-    mtt_status (*buffer_write)(mtt_buffer* buffer, const void* from, uint64_t bytes);
-    mtt_status (*buffer_read)(mtt_buffer* buffer, void* to, uint64_t bytes);
+    // Whole pages from byte `at` on; a write returns when the host's bytes may change again.
+    mtt_status (*buffer_write)(mtt_buffer* buffer, uint64_t at, const void* from, uint64_t bytes);
+    mtt_status (*buffer_read)(mtt_buffer* buffer, uint64_t at, void* to, uint64_t bytes);
 
     // Compile-time arguments that tell a kernel how a buffer in `memory` is dealt out; `count` is
     // the room, then how many there are.

@@ -12,8 +12,6 @@ pub use load::{Library, LoadError};
 
 /// Where the shim of this build lies; none without the feature `tt`.
 pub const SHIM: Option<&str> = option_env!("MUSE_TT_SHIM");
-/// The host library it was compiled for.
-pub const LIBRARY: Option<&str> = option_env!("MUSE_TT_LIBRARY");
 
 #[cfg(all(test, feature = "tt"))]
 mod tests {

@@ -1,6 +1,8 @@
 //! Opens the shim.
 
+use std::borrow::Cow;
 use std::error::Error;
+use std::ffi::CStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +23,8 @@ pub struct Library {
 pub enum LoadError {
     /// It, or a library that it needs, is missing or broken.
     Absent(PathBuf, libloading::Error),
+    /// It has no table.
+    Empty(PathBuf),
     /// It was compiled from another header: the two numbers, found and expected, are its version
     /// and the bytes of its table.
     Foreign(PathBuf, (u32, usize), (u32, usize)),
@@ -45,19 +49,37 @@ impl Library {
         let entry = entry.map_err(absent)?;
         // SAFETY: it takes nothing and returns a table that lives as long as the library.
         let table = unsafe { entry() };
-        // SAFETY: every version of the table begins with its version and its size.
+        if table.is_null() {
+            return Err(LoadError::Empty(path.to_owned()));
+        }
+        // SAFETY: there is a table, and every version of it begins with its version and its size.
         let head = unsafe { table.cast::<[u32; 2]>().read() };
         let (found, wanted) = ((head[0], head[1] as usize), (MTT_ABI, size_of::<mtt_api>()));
         if found != wanted {
             return Err(LoadError::Foreign(path.to_owned(), found, wanted));
         }
         // SAFETY: version and size agree, and the library is never closed.
-        Ok(Self { api: unsafe { &*table } })
+        let api = unsafe { &*table };
+        // SAFETY: a table of this version and size is what its header says.
+        Ok(unsafe { Self::of(api) })
     }
 
-    /// A table that is not a library's: the way for tests without one.
-    pub fn of(api: &'static mtt_api) -> Self {
+    /// A table that is there already, as in tests without a library.
+    ///
+    /// # Safety
+    /// All functions of the table are there and do what `shim/muse_tt.h` says, called by any
+    /// thread; its library is null or a string that ends in a zero and lives as long as the table.
+    pub unsafe fn of(api: &'static mtt_api) -> Self {
         Self { api }
+    }
+
+    /// The host library that the shim was compiled for.
+    pub fn host(&self) -> Cow<'static, str> {
+        if self.api.library.is_null() {
+            return Cow::Borrowed("none");
+        }
+        // SAFETY: it is not null, and such a table's is a string that lives as long as it.
+        unsafe { CStr::from_ptr(self.api.library) }.to_string_lossy()
     }
 
     /// The functions.
@@ -72,6 +94,11 @@ impl fmt::Display for LoadError {
             Self::Absent(path, error) => write!(
                 f,
                 "{}: {error}; run `cargo xtask tt-setup` and build with the feature `tt` again",
+                path.display()
+            ),
+            Self::Empty(path) => write!(
+                f,
+                "{} gives no table of functions; it is broken, build with the feature `tt` again",
                 path.display()
             ),
             Self::Foreign(path, found, wanted) => write!(

@@ -37,6 +37,14 @@ fn a_library_of_something_else_is_named() {
 }
 
 #[test]
+fn a_shim_without_a_table_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "void* muse_tt_api(void) { return 0; }";
+    let error = refused(&library(folder.path(), "empty", source));
+    assert!(error.contains("no table") && error.contains("build with the feature"), "{error}");
+}
+
+#[test]
 fn another_version_and_another_table_are_told_from_this_one() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = size_of::<mtt_api>();

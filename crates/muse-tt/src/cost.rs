@@ -5,7 +5,8 @@ use std::borrow::Cow;
 
 use muse_core::Result;
 
-use crate::device::{Buffer, Device};
+use crate::buffer::Buffer;
+use crate::device::Device;
 use crate::program::{Kernel, Processor};
 
 const DATA: &str = include_str!("../kernels/cost/data.h");

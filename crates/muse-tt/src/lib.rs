@@ -3,6 +3,7 @@
 //! functions that is none, the kernels by `cargo xtask parity tt`.
 
 mod backend;
+mod buffer;
 mod cache;
 mod cores;
 mod cost;
@@ -16,17 +17,20 @@ mod pages;
 mod program;
 mod segments;
 mod smoke;
+mod trace;
 mod watch;
 mod weight;
 
 pub use backend::{Activations, Loaded, Tt, TtOptions};
-pub use cache::{Formats, WeightCache};
+pub use buffer::Buffer;
+pub use cache::{Formats, Progress, WeightCache};
 pub use cores::{Core, Cores};
 pub use cost::Cost;
-pub use device::{Buffer, Device, DeviceOptions, Trace, open_shim};
+pub use device::{Device, DeviceOptions, open_shim};
 pub use matrix::{Ids, Matrix, Table};
 pub use pages::{KvPages, positions, slots};
 pub use program::{Accessor, Arg, CircularBuffer, Kernel, Plan, Processor, Programs, Shape};
 pub use segments::Segments;
 pub use smoke::smoke;
+pub use trace::Trace;
 pub use weight::{Layout, Weight};

@@ -1,11 +1,13 @@
 //! What kernels work on: matrices in tiles, tables of rows, and numbers of rows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use muse_core::Result;
 use muse_core::quant::tile::{SIDE, TileFormat};
 
-use crate::device::{Buffer, Device};
+use crate::buffer::Buffer;
+use crate::device::Device;
 
 /// A matrix in tiles, `[rows, cols]`, both filled up to whole tiles.
 pub struct Matrix {
@@ -48,7 +50,30 @@ impl Matrix {
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn write(&self, values: &[f32]) -> Result<()> {
         assert_eq!(values.len(), self.rows * self.cols, "all values of the matrix");
-        self.buffer.write(&self.format.tilize(values, self.cols))
+        self.write_rows(0, values)
+    }
+
+    /// Replaces rows from `first` on. Only the rows of tiles that hold them are moved.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn write_rows(&self, first: usize, values: &[f32]) -> Result<()> {
+        assert!(values.len().is_multiple_of(self.cols), "whole rows of {} values", self.cols);
+        let rows = first..first + values.len() / self.cols;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let around = self.around(&rows);
+        let tiles = match around == rows {
+            true => self.format.tilize(values, self.cols),
+            false => {
+                let mut all = self.read_rows(around.clone())?;
+                all[(rows.start - around.start) * self.cols..][..values.len()]
+                    .copy_from_slice(values);
+                self.format.tilize(&all, self.cols)
+            }
+        };
+        self.buffer.write_at(self.first_byte(&around), &tiles)
     }
 
     /// All values, row by row.
@@ -56,7 +81,35 @@ impl Matrix {
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn read(&self) -> Result<Vec<f32>> {
-        Ok(self.format.untilize(&self.tiles()?, self.rows, self.cols))
+        self.read_rows(0..self.rows)
+    }
+
+    /// The values of some rows. Only the rows of tiles that hold them are moved.
+    ///
+    /// # Errors
+    /// [`muse_core::Error::Device`] when the device fails.
+    pub fn read_rows(&self, rows: Range<usize>) -> Result<Vec<f32>> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let around = self.around(&rows);
+        let mut tiles = vec![0; self.format.matrix_bytes(around.len(), self.cols)];
+        self.buffer.read_at(self.first_byte(&around), &mut tiles)?;
+        let mut values = self.format.untilize(&tiles, around.len(), self.cols);
+        values.truncate((rows.end - around.start) * self.cols);
+        values.drain(..(rows.start - around.start) * self.cols);
+        Ok(values)
+    }
+
+    /// The rows that are in the same rows of tiles as these.
+    fn around(&self, rows: &Range<usize>) -> Range<usize> {
+        assert!(rows.end <= self.rows, "rows to {} of a matrix of {}", rows.end, self.rows);
+        rows.start / SIDE * SIDE..rows.end.next_multiple_of(SIDE).min(self.rows)
+    }
+
+    /// Where rows begin that begin a row of tiles.
+    fn first_byte(&self, rows: &Range<usize>) -> u64 {
+        self.format.matrix_bytes(rows.start, self.cols) as u64
     }
 
     /// Its tiles as they lie on the device, with what fills them up.
@@ -64,8 +117,8 @@ impl Matrix {
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn tiles(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.format.matrix_bytes(self.rows, self.cols)];
-        self.buffer.read(&mut bytes)?;
+        let mut bytes = vec![0; self.bytes() as usize];
+        self.buffer.read_at(0, &mut bytes)?;
         Ok(bytes)
     }
 

@@ -6,12 +6,14 @@ use muse_core::Result;
 use muse_core::contract::{KvShape, KvType, PAGE_TOKENS, PageGroup, Place};
 use muse_core::quant::tile::{SIDE, TileFormat};
 
-use crate::device::{Buffer, Device};
+use crate::device::Device;
+use crate::matrix::Matrix;
 
-/// K and V of a layer, each `[pages, kv_heads, 64, head_dim]` in BF16 tiles.
+/// K and V of a layer, each `[pages, kv_heads, 64, head_dim]` in BF16 tiles: as a matrix, heads of
+/// 64 rows one below the other.
 pub struct KvPages {
-    pub(crate) k: Buffer,
-    pub(crate) v: Buffer,
+    pub(crate) k: Matrix,
+    pub(crate) v: Matrix,
     shape: KvShape,
 }
 
@@ -23,12 +25,11 @@ impl KvPages {
     pub fn new(device: &Device, shape: KvShape) -> Result<Self> {
         assert_eq!(shape.kind, KvType::Bf16, "the device keeps K and V in BF16");
         assert!(shape.head_dim.is_multiple_of(SIDE), "heads of {} in tiles", shape.head_dim);
-        let tile = TileFormat::Bf16.bytes() as u32;
-        let bytes = (shape.pages * shape.page_bytes() / 2) as u64;
-        let zeroed = || -> Result<Buffer> {
-            let buffer = Buffer::new(device, bytes, tile)?;
-            buffer.write(&vec![0; bytes as usize])?;
-            Ok(buffer)
+        let rows = shape.pages * shape.kv_heads * PAGE_TOKENS;
+        let zeroed = || -> Result<Matrix> {
+            let matrix = Matrix::new(device, TileFormat::Bf16, rows, shape.head_dim)?;
+            matrix.buffer.write(&vec![0; matrix.bytes() as usize])?;
+            Ok(matrix)
         };
         Ok(Self { k: zeroed()?, v: zeroed()?, shape })
     }
@@ -38,10 +39,8 @@ impl KvPages {
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn write(&mut self, k: &[f32], v: &[f32]) -> Result<()> {
-        let tiles = |values: &[f32]| TileFormat::Bf16.tilize(values, self.shape.head_dim);
-        let (k, v) = (tiles(k), tiles(v));
-        self.k.write(&k)?;
-        self.v.write(&v)
+        self.k.write(k)?;
+        self.v.write(v)
     }
 
     /// All of K and all of V.
@@ -49,14 +48,7 @@ impl KvPages {
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn read(&self) -> Result<(Vec<f32>, Vec<f32>)> {
-        let KvShape { pages, kv_heads, head_dim, .. } = self.shape;
-        let values = |buffer: &Buffer| -> Result<Vec<f32>> {
-            let mut bytes = vec![0; buffer.bytes() as usize];
-            buffer.read(&mut bytes)?;
-            let rows = pages * kv_heads * PAGE_TOKENS;
-            Ok(TileFormat::Bf16.untilize(&bytes, rows, head_dim))
-        };
-        Ok((values(&self.k)?, values(&self.v)?))
+        Ok((self.k.read()?, self.v.read()?))
     }
 
     /// Bytes of a page, K and V.
@@ -69,10 +61,11 @@ impl KvPages {
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn save(&self, page: u32, out: &mut Vec<u8>) -> Result<()> {
-        for buffer in [&self.k, &self.v] {
-            let mut all = vec![0; buffer.bytes() as usize];
-            buffer.read(&mut all)?;
-            out.extend(&all[self.bytes_of(page)]);
+        let half = self.page_bytes() / 2;
+        for matrix in [&self.k, &self.v] {
+            let before = out.len();
+            out.resize(before + half, 0);
+            matrix.buffer.read_at(self.first_byte(page), &mut out[before..])?;
         }
         Ok(())
     }
@@ -83,19 +76,19 @@ impl KvPages {
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn load(&mut self, page: u32, saved: &[u8]) -> Result<()> {
         let (k, v) = saved.split_at(self.page_bytes() / 2);
-        for (buffer, saved) in [(&self.k, k), (&self.v, v)] {
-            let mut all = vec![0; buffer.bytes() as usize];
-            buffer.read(&mut all)?;
-            all[self.bytes_of(page)].copy_from_slice(saved);
-            buffer.write(&all)?;
-        }
-        Ok(())
+        self.k.buffer.write_at(self.first_byte(page), k)?;
+        self.v.buffer.write_at(self.first_byte(page), v)
     }
 
-    /// Where a page lies in K and in V.
-    fn bytes_of(&self, page: u32) -> Range<usize> {
-        let bytes = self.page_bytes() / 2;
-        page as usize * bytes..(page as usize + 1) * bytes
+    /// Where a page begins in K and in V.
+    fn first_byte(&self, page: u32) -> u64 {
+        u64::from(page) * self.page_bytes() as u64 / 2
+    }
+
+    /// The first rows of a head of a page, as rows of K and of V.
+    pub(crate) fn rows(&self, page: u32, head: usize, rows: usize) -> Range<u32> {
+        let first = (page as usize * self.heads() + head) * PAGE_TOKENS;
+        first as u32..(first + rows) as u32
     }
 
     /// The layers that it belongs to.

@@ -5,7 +5,8 @@ use muse_core::Result;
 use muse_core::contract::WeightView;
 use muse_core::quant::tile::{SIDE, TileFormat};
 
-use crate::device::{Buffer, Device};
+use crate::buffer::Buffer;
+use crate::device::Device;
 
 /// How a weight is laid out.
 ///

@@ -110,7 +110,13 @@ impl Lane {
             Self::Sim => {
                 let named = simulator.filter(|path| Path::new(path).exists());
                 let Some(path) = named else {
-                    return Err(format!("{SIMULATOR} names no simulator's library"));
+                    let found = simulator.map_or("is not set".to_owned(), |path| {
+                        format!("is {path}, which is not there")
+                    });
+                    return Err(format!(
+                        "{SIMULATOR} {found}: set it to libttsim_bh.so of Tenstorrent's simulator \
+                         ttsim, in a folder that also holds its soc_descriptor.yaml"
+                    ));
                 };
                 all.extend([own(NO_MACRO), own((SIMULATOR, path))]);
             }

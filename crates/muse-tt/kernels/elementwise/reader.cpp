@@ -10,10 +10,10 @@
 #include "api/dataflow/dataflow_api.h"
 
 void kernel_main() {
-    const uint32_t a_address = get_arg_val<uint32_t>(0);
-    const uint32_t b_address = get_arg_val<uint32_t>(1);
-    const uint32_t first = get_arg_val<uint32_t>(2);
-    const uint32_t count = get_arg_val<uint32_t>(3);
+    const uint32_t a_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t b_address = get_common_arg_val<uint32_t>(1);
+    const uint32_t first = get_arg_val<uint32_t>(0);
+    const uint32_t count = get_arg_val<uint32_t>(1);
     constexpr uint32_t a_bytes = get_tile_size(0);
     constexpr auto a_args = TensorAccessorArgs<0>();
     const auto a = TensorAccessor(a_args, a_address, a_bytes);

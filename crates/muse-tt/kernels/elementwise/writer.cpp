@@ -4,9 +4,9 @@
 #include "api/dataflow/dataflow_api.h"
 
 void kernel_main() {
-    const uint32_t out_address = get_arg_val<uint32_t>(0);
-    const uint32_t first = get_arg_val<uint32_t>(1);
-    const uint32_t count = get_arg_val<uint32_t>(2);
+    const uint32_t out_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t first = get_arg_val<uint32_t>(0);
+    const uint32_t count = get_arg_val<uint32_t>(1);
     constexpr uint32_t bytes = get_tile_size(16);
     constexpr auto args = TensorAccessorArgs<0>();
     const auto out = TensorAccessor(args, out_address, bytes);

@@ -57,13 +57,13 @@ void turn(uint32_t from) {
 }  // namespace
 
 void kernel_main() {
-    const uint32_t x_address = get_arg_val<uint32_t>(0);
-    const uint32_t table_address = get_arg_val<uint32_t>(1);
-    const uint32_t positions_address = get_arg_val<uint32_t>(2);
-    const uint32_t first = get_arg_val<uint32_t>(3);
-    const uint32_t count = get_arg_val<uint32_t>(4);
-    uint32_t down = get_arg_val<uint32_t>(5);
-    uint32_t head = get_arg_val<uint32_t>(6);
+    const uint32_t x_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t table_address = get_common_arg_val<uint32_t>(1);
+    const uint32_t positions_address = get_common_arg_val<uint32_t>(2);
+    const uint32_t first = get_arg_val<uint32_t>(0);
+    const uint32_t count = get_arg_val<uint32_t>(1);
+    uint32_t down = get_arg_val<uint32_t>(2);
+    uint32_t head = get_arg_val<uint32_t>(3);
     constexpr uint32_t heads = get_compile_time_arg_val(1);
     constexpr uint32_t positions_bytes = get_compile_time_arg_val(2);
     constexpr uint32_t x_bytes = get_tile_size(0);

@@ -1,17 +1,19 @@
 //! The backend on a device that keeps bytes and computes nothing.
 
-use muse_core::contract::{History, KvType, PageGroup, TensorInfo, WeightSource};
+use muse_core::contract::{
+    Backend, History, KvShape, KvType, PageCopy, PageGroup, PickRow, Sampling, TensorInfo, Token,
+    WeightSource, WeightView,
+};
+use muse_core::quant::Format;
 
+use super::operations::is_largest;
 use super::*;
-use crate::cache::tests::Source;
+use crate::cache::tests::{NO_PROGRESS, Source};
 use crate::fake;
 
 fn tt() -> Tt {
-    let device = Device::open(fake::library(), DeviceOptions::default()).unwrap();
-    Tt::on(
-        &device,
-        TtOptions { device: DeviceOptions::default(), mix: Some(Mix::Bfp4), positions: 8 },
-    )
+    let device = Device::open(fake::library(), fake::tests::OPTIONS).unwrap();
+    Tt::on(&device, TtOptions { device: fake::tests::OPTIONS, mix: Some(Mix::Bfp4), positions: 8 })
 }
 
 #[test]
@@ -62,29 +64,41 @@ fn saved_pages_come_back_and_too_few_bytes_are_told() {
     let values: Vec<f32> = (0..3 * 2 * 64 * 32).map(|i| (i % 200) as f32).collect();
     let other: Vec<f32> = values.iter().map(|x| -x).collect();
     kv.write(&values, &other).unwrap();
-    let mut saved = Vec::new();
+    let (mut saved, before) = (Vec::new(), fake::log().moved);
     tt.save_page(&kv, 1, &mut saved).unwrap();
     assert_eq!(saved.len(), shape.page_bytes());
+    assert_eq!(fake::log().moved - before, saved.len() as u64, "no other page is read");
     kv.write(&vec![0.0; values.len()], &vec![0.0; values.len()]).unwrap();
-    let mut bytes = &saved[..];
+    let (mut bytes, before) = (&saved[..], fake::log().moved);
     tt.load_page(&mut kv, 2, &mut bytes).unwrap();
     assert!(bytes.is_empty());
+    assert_eq!(fake::log().moved - before, saved.len() as u64, "no other page is written");
+    let page = values.len() / 3;
+    let (k, v) = kv.read().unwrap();
+    assert_eq!(k[2 * page..], values[page..2 * page]);
+    assert_eq!(v[2 * page..], other[page..2 * page]);
+    assert!(k[..2 * page].iter().chain(&v[..2 * page]).all(|x| *x == 0.0));
+    let error = tt.load_page(&mut kv, 2, &mut &saved[1..]).unwrap_err();
+    assert!(error.to_string().contains("delete the saved pages"), "{error}");
+}
+
+#[test]
+fn pages_are_copied_on_the_device() {
+    let tt = tt();
+    let (group, kind) = (PageGroup::Full, KvType::Bf16);
+    let mut kv = tt.alloc_kv(KvShape { group, pages: 3, kv_heads: 2, head_dim: 32, kind }).unwrap();
     let copies = [PageGroup::Full, PageGroup::Window].map(|group| PageCopy {
         group,
         from: 2,
         to: 0,
         rows: 5,
     });
-    tt.copy_pages(&mut kv, &copies[..1]).unwrap();
-    let page = values.len() / 3;
-    let (k, v) = kv.read().unwrap();
-    for at in [0, 2] {
-        assert_eq!(k[at * page..][..page], values[page..2 * page]);
-        assert_eq!(v[at * page..][..page], other[page..2 * page]);
-    }
-    assert!(k[page..2 * page].iter().all(|x| *x == 0.0));
-    let error = tt.load_page(&mut kv, 2, &mut &saved[1..]).unwrap_err();
-    assert!(error.to_string().contains("delete the saved pages"), "{error}");
+    let before = fake::log();
+    tt.copy_pages(&mut kv, &copies).unwrap();
+    let after = fake::log();
+    assert_eq!(after.runs - before.runs, 4, "each head of K and of V, and nothing of the others");
+    // The numbers of the rows are all that the host sends.
+    assert_eq!(after.moved - before.moved, 4 * 64);
 }
 
 #[test]
@@ -124,9 +138,9 @@ fn matrices_from_the_cache_are_those_that_would_be_converted() {
     };
     let tt = tt();
     let want = bytes(&tt);
-    let cache = || WeightCache::open(place.path(), &source, 1).unwrap();
+    let cache = || WeightCache::open(place.path(), &source, 1, NO_PROGRESS).unwrap();
     let of = |tensor: &TensorInfo| Mix::Bfp4.format(&tensor.name);
-    cache().fill(&source, &of, 1, &|_, _| ()).unwrap();
+    cache().fill(&source, &of, 1, NO_PROGRESS).unwrap();
     let tt = tt.with_cache(cache());
     assert_eq!(bytes(&tt), want);
     assert!(matches!(tt.load(source.weight(EMBEDDING).unwrap()), Ok(Loaded::Rows(_))));

@@ -71,7 +71,7 @@ pub fn attend(
         partials: Arg::address(&partials.buffer),
         out: Arg::address(&out.buffer),
     };
-    let from = [&q.buffer, &store.k, &store.v].map(Arg::address);
+    let from = [q, &store.k, &store.v].map(|matrix| Arg::address(&matrix.buffer));
     let kv_heads = store.heads() as u32;
     [parts.pieces(kv_heads, from, &addresses, scale), parts.together(&addresses, scale)]
 }

@@ -5,8 +5,9 @@ use muse_core::contract::Rope;
 use muse_core::quant::tile::{SIDE, TileFormat};
 
 use super::{OUT, compute, elementwise, numbers, pages, reader};
+use crate::buffer::Buffer;
 use crate::cores::Cores;
-use crate::device::{Buffer, Device};
+use crate::device::Device;
 use crate::matrix::{Ids, Matrix};
 use crate::program::{Arg, Kernel, Plan, Shape};
 
@@ -75,6 +76,7 @@ pub fn rope(
     }
     let reader = Kernel {
         defines: defines.clone(),
+        shared: 3,
         ..reader(READER, vec![tiles, heads, positions.buffer.page_bytes()], 3)
     };
     let kernels =

@@ -25,7 +25,8 @@ pub fn write_kv(k: &Matrix, v: &Matrix, slots: &Ids, store: &KvPages, cores: Cor
     let tiles = (store.head_dim() / SIDE) as u32;
     let writer = writer(WRITER, vec![across, tiles, slots.buffer.page_bytes()], 5);
     let buffers = vec![pages(0, bf16, 1), pages(1, bf16, 1), numbers(2, slots)];
-    let places = [&k.buffer, &v.buffer, &slots.buffer, &store.k, &store.v].map(Arg::address);
+    let places =
+        [&k.buffer, &v.buffer, &slots.buffer, &store.k.buffer, &store.v.buffer].map(Arg::address);
     let args = cores.split(down * across).map(|(core, first, count)| {
         (core, [&places[..], &[Arg::Number(first), Arg::Number(count)]].concat())
     });

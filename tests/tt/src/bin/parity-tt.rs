@@ -2,9 +2,10 @@
 //! the CPU, a process a case, for an error of a simulator ends its process. Ends with `SKIPPED` when
 //! the lane cannot run here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,6 +64,7 @@ fn main() -> Result<ExitCode> {
     if options.child {
         return child(&options);
     }
+    let cases = wanted(&options)?;
     let parts = Environment::read(&options.folder)?;
     let simulator = std::env::var(SIMULATOR).ok();
     let environment = match options.lane.environment(&parts, simulator.as_deref()) {
@@ -72,20 +74,10 @@ fn main() -> Result<ExitCode> {
             return Ok(SKIPPED.into());
         }
     };
-    let named = |case: &Case| options.case.as_ref().is_none_or(|name| case.name.contains(name));
-    // A trace runs its programs several times, which has no least of its own.
-    let counted = |case: &Case| !options.cost || case.needs != Needs::Traces;
-    let wanted = |case: &Case| named(case) && counted(case) && (!options.quick || case.quick);
-    let cases: Vec<Case> = cases::all().into_iter().filter(wanted).collect();
-    if cases.is_empty() {
-        let quick = if options.quick { "quick " } else { "" };
-        let name = options.case.as_deref().unwrap_or_default();
-        bail!("no {quick}case has {name:?} in its name");
-    }
     let (wanted, skipped): (Vec<Case>, Vec<Case>) =
         cases.into_iter().partition(|case| options.lane.lacks(case.needs).is_none());
-    let named = |case: &Case| (case.name.clone(), case.needs.limit());
-    let failed = run_all(&options, &environment, &wanted.iter().map(named).collect::<Vec<_>>())?;
+    let named = wanted.iter().map(|case| (case.name.as_str(), case.needs.limit()));
+    let failed = run_all(&options, &environment, &named.collect::<Vec<_>>())?;
     let mut reasons = BTreeMap::new();
     for reason in skipped.iter().filter_map(|case| options.lane.lacks(case.needs)) {
         *reasons.entry(reason).or_insert(0) += 1;
@@ -97,24 +89,63 @@ fn main() -> Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The cases that are asked for, at least one.
+fn wanted(options: &Options) -> Result<Vec<Case>> {
+    let (all, name) = (cases::all(), options.case.as_deref().unwrap_or_default());
+    let kind = |case: &Case| case.name.split('/').next().map(str::to_owned);
+    let kinds: BTreeSet<String> = all.iter().filter_map(kind).collect();
+    let mut wanted: Vec<Case> = all.into_iter().filter(|case| case.name.contains(name)).collect();
+    if wanted.is_empty() {
+        let kinds: Vec<String> = kinds.into_iter().collect();
+        bail!("no case has {name:?} in its name; there are {}", kinds.join(", "));
+    }
+    // A trace runs its programs several times, which has no least of its own.
+    wanted.retain(|case| !options.cost || case.needs != Needs::Traces);
+    wanted.retain(|case| !options.quick || case.quick);
+    if wanted.is_empty() {
+        bail!("no case with {name:?} in its name is for --quick or --cost: leave these out");
+    }
+    Ok(wanted)
+}
+
+/// Lines of cases that end in any order, said in the order of their list.
+#[derive(Default)]
+struct Lines {
+    said: usize,
+    waiting: BTreeMap<usize, String>,
+}
+
+impl Lines {
+    fn say(&mut self, at: usize, line: String) {
+        self.waiting.insert(at, line);
+        while let Some(line) = self.waiting.remove(&self.said) {
+            println!("{line}");
+            self.said += 1;
+        }
+    }
+}
+
 /// Runs cases, as many at once as there are processors; how many failed.
 fn run_all(
     options: &Options,
     environment: &[(String, String)],
-    cases: &[(String, Duration)],
+    cases: &[(&str, Duration)],
 ) -> Result<usize> {
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let lines = Mutex::new(Lines::default());
     let work = || -> Result<()> {
-        while let Some((name, limit)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some((name, limit)) = cases.get(at) else { return Ok(()) };
             let began = Instant::now();
             let (passes, said) = match spawn(options, environment, name, *limit)? {
                 Ok(line) => (line.starts_with("ok"), line),
                 Err(line) => (false, format!("FAILED {line}")),
             };
             failed.fetch_add(usize::from(!passes), Ordering::Relaxed);
-            println!("{name:<34} {said}  {:.1} s", began.elapsed().as_secs_f64());
+            let line = format!("{name:<34} {said}  {:.1} s", began.elapsed().as_secs_f64());
+            lines.lock().expect("nobody panics while he says a line").say(at, line);
         }
-        Ok(())
     };
     let threads = thread::available_parallelism()?.get();
     thread::scope(|scope| {
@@ -129,13 +160,15 @@ fn child(options: &Options) -> Result<ExitCode> {
     let name = options.case.as_deref().context("a child has one case")?;
     let case = cases::all().into_iter().find(|case| case.name == name).context("no such case")?;
     let trace_bytes = options.lane.trace_bytes();
-    let device =
-        Device::open(muse_tt::open_shim()?, DeviceOptions { trace_bytes, ..Default::default() })?;
+    // The process has a limit of its own, and every case tries the device.
+    let options_of =
+        DeviceOptions { trace_bytes, patience: None, smoke: false, ..Default::default() };
+    let device = Device::open(muse_tt::open_shim()?, options_of)?;
     let (outcome, price) = case.run(&device, options.cost)?;
     let (passes, said) = match (options.lane.computes(), price) {
         (false, _) => (true, "compiles".to_owned()),
         (true, None) => (outcome.passes(), outcome.to_string()),
-        (true, Some(price)) => (outcome.passes() && price.passes(), price.to_string()),
+        (true, Some(price)) => (outcome.passes() && price.passes(), format!("{outcome}; {price}")),
     };
     println!("{RESULT}{} {said}", if passes { "ok    " } else { "FAILED" });
     Ok(ExitCode::SUCCESS)
@@ -158,16 +191,22 @@ fn spawn(
     let tag = format!("muse-parity-{}-{}", std::process::id(), name.replace('/', "-"));
     let process::Ended { status, out, err } = process::run(&mut command, &tag, folder, limit)?;
     let line = out.lines().find_map(|line| line.strip_prefix(RESULT));
-    let last = || {
-        let said =
-            err.lines().rev().find(|line| line.contains("Error: ") || line.contains("error:"));
-        said.or(err.lines().last()).unwrap_or("it said nothing").to_owned()
-    };
     Ok(match (line, status) {
         (Some(line), _) => Ok(line.to_owned()),
-        (None, Some(status)) => Err(format!("{status}: {}", last())),
+        (None, Some(status)) => Err(format!("{status}: {}", fault(&err))),
         (None, None) => Err(format!("no end after {} s", limit.as_secs())),
     })
+}
+
+/// What went wrong, from what a process said.
+fn fault(said: &str) -> String {
+    let mut lines = said.lines().skip_while(|line| !line.contains("panicked at"));
+    if let (Some(place), Some(message)) = (lines.next(), lines.next()) {
+        return format!("{place} {message}");
+    }
+    let named = |line: &&str| line.contains("Error: ") || line.contains("error:");
+    let line = said.lines().rev().find(named).or(said.lines().last());
+    line.unwrap_or("it said nothing").to_owned()
 }
 
 fn environment_folder<'a>(environment: &'a [(String, String)], otherwise: &'a Path) -> &'a Path {

@@ -12,6 +12,7 @@ mod price;
 mod rows;
 mod sequence;
 mod trace;
+mod transfer;
 
 use muse_core::Result;
 use muse_core::contract::{Backend, WeightView};
@@ -96,7 +97,7 @@ pub fn all() -> Vec<Case> {
             .chain(pick::cases(on))
             .chain(trace::cases(on))
     };
-    On::ALL.into_iter().flat_map(kinds).chain(model::cases()).collect()
+    On::ALL.into_iter().flat_map(kinds).chain(model::cases()).chain(transfer::cases()).collect()
 }
 
 fn case(

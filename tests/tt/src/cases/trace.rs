@@ -97,21 +97,13 @@ impl Bench {
             step.refresh(&inputs, sequence)?;
             match &trace {
                 Some(trace) => trace.replay(true)?,
-                None => {
-                    self.run_all(&step.plans, true)?;
-                    let device = self.programs.device().clone();
-                    trace = Some(device.trace(|| self.run_all(&step.plans, false))?);
-                }
+                None => trace = Some(self.programs.record(&step.plans)?),
             }
             let rows = run.1 * HEADS * DIM;
             got.extend_from_slice(&step.out.read()?[..rows]);
             want.extend(self.stepped(&mut kv, &inputs, sequence, &rope)?.drain(..rows));
         }
         Ok(Outcome::near(&got, &want))
-    }
-
-    fn run_all(&mut self, plans: &[Plan], wait: bool) -> Result<()> {
-        plans.iter().try_for_each(|plan| self.programs.run(plan, wait))
     }
 
     fn stepped(
