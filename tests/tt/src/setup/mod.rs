@@ -110,6 +110,9 @@ pub fn check(folder: &Path) -> Vec<String> {
             let places =
                 paths.flat_map(|(_, value)| value.split(':')).filter(|v| v.starts_with('/'));
             lacks.extend(places.filter(|p| !Path::new(p).exists()).map(|p| advice(p.to_owned())));
+            let python = environment.value("WOLFPINE_PYTHON").unwrap_or_default();
+            let packages = parts::simulator_lacks(Path::new(python)).into_iter();
+            lacks.extend(packages.map(|package| advice(format!("the simulator's {package}"))));
         }
         Err(_) => lacks.push(advice(folder.join(Environment::FILE).display().to_string())),
     }
@@ -183,10 +186,9 @@ mod tests {
         let error = environment(at, &found, &python).unwrap_err().to_string();
         assert!(error.contains("sim/blackhole/run.sh"), "{error}");
         let packages = at.join("python/lib/python3.12/site-packages");
-        for file in ["framework/sim/blackhole/run.sh", "wolfpine-2.2.dist-info/RECORD"] {
-            fs::create_dir_all(packages.join(file).parent().unwrap()).unwrap();
-            fs::write(packages.join(file), "").unwrap();
-        }
+        let run = packages.join(parts::SIMULATOR);
+        fs::create_dir_all(run.parent().unwrap()).unwrap();
+        fs::write(run, "").unwrap();
         let environment = environment(at, &found, &python).unwrap();
         let simulator = packages.join("framework/sim/blackhole");
         assert_eq!(environment.value("MUSE_TT_WOLFPINE"), simulator.to_str());
@@ -203,5 +205,7 @@ mod tests {
         gone.write(folder.path()).unwrap();
         let lacks = check(folder.path());
         assert!(lacks.iter().any(|lack| lack.contains("gone is absent")), "{lacks:?}");
+        let package = "the simulator's numpy==";
+        assert!(lacks.iter().any(|lack| lack.starts_with(package)), "{lacks:?}");
     }
 }

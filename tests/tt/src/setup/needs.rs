@@ -30,6 +30,7 @@ pub fn missing() -> Vec<Need> {
         need(cfg!(all(target_os = "linux", target_arch = "x86_64")), "Linux on x86-64", None),
         need(has_glibc(), "glibc 2.34 or later", None),
         need(compiles("#include <span>\nstd::span<int> a;"), "a C++20 compiler `c++`", Some("g++")),
+        need(runs("python3", &["-c", PYTHON]), "Python 3.11 to 3.14 as python3", None),
         need(runs("python3", &["-m", "pip", "--version"]), "pip for python3", Some("python3-pip")),
         need(
             runs("python3", &["-c", "import ensurepip"]),
@@ -44,6 +45,9 @@ pub fn missing() -> Vec<Need> {
     .flatten()
     .collect()
 }
+
+/// Ends well in a Python that the simulator's packages are pinned for.
+const PYTHON: &str = "import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))";
 
 /// All of it in one message, with one command.
 pub(super) fn advice(absent: &[Need]) -> String {

@@ -32,16 +32,11 @@ const PLUGIN: Wheel = Wheel {
     file: "jax_tt_plugin-0.1.0-py3-none-manylinux_2_34_x86_64.whl",
     sha256: "2a5eaa1536ffb811a08513127828ad652fc042ea7a69f68b1ddad46d234b8c7f",
 };
-/// A simulator of the chip.
-const WOLFPINE: Wheel = Wheel {
-    name: "wolfpine",
-    version: "2.2",
-    file: "wolfpine-2.2-py3-none-any.whl",
-    sha256: "1f25b17122bc7b1d7af611d9b5067d82e075515252c9a4f4c7de4895a0cc93e8",
-};
+/// A simulator of the chip and all that it needs, as pip reads it: with the hash of every file.
+const WOLFPINE: &str = include_str!("wolfpine.txt");
 
 /// What starts the simulator, in a Python's folder of packages.
-pub(super) const SIMULATOR: &str = "site-packages/framework/sim/blackhole/run.sh";
+pub(super) const SIMULATOR: &str = "framework/sim/blackhole/run.sh";
 
 /// How a frame of zstd begins.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -126,28 +121,47 @@ fn mock(tree: &Path) -> Option<PathBuf> {
 pub(super) fn simulator(folder: &Path) -> Result<PathBuf> {
     let home = folder.join("python");
     let python = home.join("bin/python");
-    if simulator_folder(&python).is_none() {
-        let wheel = WOLFPINE.download(folder)?;
-        println!("tt-setup: installing {} {}", WOLFPINE.name, WOLFPINE.version);
+    if simulator_folder(&python).is_none() || !simulator_lacks(&python).is_empty() {
+        println!("tt-setup: installing a simulator and what it needs");
+        let list = folder.join("wolfpine.txt");
+        fs::write(&list, WOLFPINE).with_context(|| list.display().to_string())?;
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        fetch(Command::new(&python).args(install).arg(wheel))?;
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        pip.args(["--no-deps", "--only-binary=:all:", "--retries", "2", "--timeout", "30"]);
+        fetch(pip.args(["--require-hashes", "--requirement"]).arg(list))?;
     }
     Ok(python)
 }
 
 /// Where the host library finds the simulator of the chip.
 pub(super) fn simulator_folder(python: &Path) -> Option<PathBuf> {
-    let lib = python.parent()?.parent()?.join("lib");
-    let versions = fs::read_dir(lib).ok()?.flatten();
-    let folders = versions.filter_map(|v| Some(v.path().join(SIMULATOR).parent()?.to_owned()));
-    // pip writes this last, when everything else is in place.
-    let whole = |folder: &PathBuf| {
-        let packages = folder.ancestors().nth(3);
-        let record = format!("wolfpine-{}.dist-info/RECORD", WOLFPINE.version);
-        packages.is_some_and(|packages| packages.join(record).exists())
+    let folders = packages(python).into_iter();
+    let run = folders.map(|packages| packages.join(SIMULATOR)).find(|run| run.exists())?;
+    Some(run.parent()?.to_owned())
+}
+
+/// Packages that the Python of the simulator lacks, or has in another version.
+pub(super) fn simulator_lacks(python: &Path) -> Vec<&'static str> {
+    let folders = packages(python);
+    let here = |pinned: &str| {
+        let folder = format!("{}.dist-info/RECORD", pinned.replace("==", "-"));
+        // pip writes this last, when everything else is in place.
+        folders.iter().any(|packages| packages.join(&folder).exists())
     };
-    folders.into_iter().find(|folder| folder.join("run.sh").exists() && whole(folder))
+    pinned().filter(|pinned| !here(pinned)).collect()
+}
+
+/// Names of packages with their versions.
+fn pinned() -> impl Iterator<Item = &'static str> {
+    WOLFPINE.lines().filter_map(|line| line.split(' ').next()).filter(|word| word.contains("=="))
+}
+
+/// The folders of packages of a Python.
+fn packages(python: &Path) -> Vec<PathBuf> {
+    let lib = python.parent().and_then(Path::parent).map(|home| home.join("lib"));
+    let versions = lib.and_then(|lib| fs::read_dir(lib).ok()).into_iter().flatten().flatten();
+    versions.map(|version| version.path().join("site-packages")).collect()
 }
 
 impl Wheel {
@@ -202,21 +216,28 @@ fn once(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf
     Ok(folder.to_owned())
 }
 
-/// Runs to the end; what went wrong is in the last line that a program says.
 /// Runs what needs a registry: without one the parts cannot be had.
 fn fetch(pip: &mut Command) -> Result<()> {
-    run(pip).map_err(|error| Unavailable(format!("{error:#}")).into())
+    run(pip).map_err(|error| match error.to_string().contains(OTHER_FILE) {
+        true => error.context("the registry serves another file than the one that was tried"),
+        false => Unavailable(format!("{error:#}")).into(),
+    })
 }
 
+/// What pip says of a file that has another hash than is asked for.
+const OTHER_FILE: &str = "DO NOT MATCH THE HASHES";
+
+/// Runs to the end; what went wrong is in the line that a program calls its error, or the last.
 fn run(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).stdout(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{command:?}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    let lines = || said.lines().rev().filter(|line| !line.trim().is_empty());
+    let error = lines().find(|line| line.starts_with("ERROR: ")).or(lines().next());
     // pip blames the package then.
     let registry = if said.contains("Retrying (") { " (no registry answers)" } else { "" };
-    let last = last.unwrap_or("it said nothing");
-    ensure!(output.status.success(), "{command:?} failed: {last}{registry}");
+    let error = error.unwrap_or("it said nothing");
+    ensure!(output.status.success(), "{command:?} failed: {error}{registry}");
     Ok(())
 }
 
@@ -297,6 +318,43 @@ mod tests {
         assert!(error.is::<Unavailable>(), "{error:#}");
         let error = run(&mut Command::new("false")).unwrap_err();
         assert!(!error.is::<Unavailable>(), "{error:#}");
+        let script = format!("echo 'ERROR: THESE {OTHER_FILE}' >&2; echo '  Got 12' >&2; exit 1");
+        let error = fetch(Command::new("sh").args(["-c", &script])).unwrap_err();
+        assert!(!error.is::<Unavailable>() && format!("{error:#}").contains("another file"));
+    }
+
+    #[test]
+    fn every_package_of_the_simulator_is_one_version_with_its_hashes() {
+        let lines = WOLFPINE.lines().filter(|line| !line.starts_with('#'));
+        for line in lines.map(str::trim) {
+            let (what, rest) = line.split_once("sha256:").unwrap_or((line, ""));
+            let hash = rest.trim_end_matches(" \\");
+            let whole = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+            assert!(line.contains("==") || what == "--hash=" && whole, "{line}");
+        }
+        let names: Vec<_> = pinned().map(|one| one.split("==").next().unwrap()).collect();
+        // What the simulator's own list names, and what those need.
+        for needed in ["wolfpine", "numpy", "pyyaml", "pynng", "flatbuffers", "pyarrow"] {
+            assert!(names.contains(&needed), "{needed}");
+        }
+        for needed in ["pyelftools", "cffi", "pycparser", "sniffio"] {
+            assert!(names.contains(&needed), "{needed}");
+        }
+    }
+
+    #[test]
+    fn packages_of_another_version_are_lacking() {
+        let place = tempfile::tempdir().unwrap();
+        let python = place.path().join("python/bin/python");
+        assert_eq!(simulator_lacks(&python).len(), pinned().count());
+        let packages = place.path().join("python/lib/python3.12/site-packages");
+        for (at, pinned) in pinned().enumerate() {
+            let pinned = if at == 1 { pinned.replace("==", "==9") } else { pinned.to_owned() };
+            let folder = packages.join(format!("{}.dist-info", pinned.replace("==", "-")));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("RECORD"), "").unwrap();
+        }
+        assert_eq!(simulator_lacks(&python), [pinned().nth(1).unwrap()]);
     }
 
     #[test]
