@@ -5,6 +5,7 @@
 
 mod isa;
 mod math;
+mod per_layout;
 mod plain;
 pub(crate) mod simd;
 

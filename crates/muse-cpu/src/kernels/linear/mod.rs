@@ -10,39 +10,13 @@ mod scalar;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tile;
 
-use crate::kernels::{Isa, Level};
-use crate::layout::Layout;
+use super::per_layout::per_layout;
 
 /// `out[r, c] = x[r] · w[c]` with `x` `[rows, k]`, `w` rows of `k` stored values, `out`
 /// `[rows, cols]`. The sum over `k` has one fixed order, whatever the number of rows and columns.
 pub type Linear = fn(x: &[f32], w: &[u8], k: usize, out: &mut [f32]);
 
-/// The kernel for rows of a layout.
-pub fn select(isa: Isa, layout: Layout) -> Linear {
-    match layout {
-        Layout::F32 => compiled::<{ Layout::F32 as u8 }>(isa),
-        Layout::F16 => compiled::<{ Layout::F16 as u8 }>(isa),
-        Layout::Bf16 => compiled::<{ Layout::Bf16 as u8 }>(isa),
-        Layout::Q8_0 => compiled::<{ Layout::Q8_0 as u8 }>(isa),
-    }
-}
-
-fn compiled<const LAYOUT: u8>(isa: Isa) -> Linear {
-    match isa.level() {
-        Level::Scalar => scalar::linear::<LAYOUT>,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => avx2::linear::<LAYOUT>,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 | Level::Vnni | Level::Bf16 => avx512::linear::<LAYOUT>,
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon | Level::Dotprod => neon::linear::<LAYOUT>,
-    }
-}
-
-/// Every kernel this CPU can run, by name; the first is the definition.
-pub fn variants(layout: Layout) -> impl Iterator<Item = (&'static str, Linear)> {
-    Isa::available().iter().map(move |&isa| (isa.name(), select(isa, layout)))
-}
+per_layout!(Linear, linear);
 
 #[cfg(test)]
 mod tests {
@@ -50,6 +24,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::stored;
+    use crate::layout::Layout;
 
     /// Every length of an end, with every mix of row and column tiles.
     #[test]

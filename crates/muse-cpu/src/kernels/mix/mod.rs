@@ -10,39 +10,13 @@ mod scalar;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tile;
 
-use crate::kernels::{Isa, Level};
-use crate::layout::Layout;
+use super::per_layout::per_layout;
 
 /// `out[r] = out[r] · keep[r] + Σ_t p[r, t] · v[t]` with `p` `[rows, n]`, `v` `n` stored rows of
 /// `out`'s width, `keep` `[rows]`. The sum over `t` runs in order.
 pub type Mix = fn(p: &[f32], v: &[u8], n: usize, keep: &[f32], out: &mut [f32]);
 
-/// The kernel for rows of a layout.
-pub fn select(isa: Isa, layout: Layout) -> Mix {
-    match layout {
-        Layout::F32 => compiled::<{ Layout::F32 as u8 }>(isa),
-        Layout::F16 => compiled::<{ Layout::F16 as u8 }>(isa),
-        Layout::Bf16 => compiled::<{ Layout::Bf16 as u8 }>(isa),
-        Layout::Q8_0 => compiled::<{ Layout::Q8_0 as u8 }>(isa),
-    }
-}
-
-fn compiled<const LAYOUT: u8>(isa: Isa) -> Mix {
-    match isa.level() {
-        Level::Scalar => scalar::mix::<LAYOUT>,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => avx2::mix::<LAYOUT>,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 | Level::Vnni | Level::Bf16 => avx512::mix::<LAYOUT>,
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon | Level::Dotprod => neon::mix::<LAYOUT>,
-    }
-}
-
-/// Every kernel this CPU can run, by name; the first is the definition.
-pub fn variants(layout: Layout) -> impl Iterator<Item = (&'static str, Mix)> {
-    Isa::available().iter().map(move |&isa| (isa.name(), select(isa, layout)))
-}
+per_layout!(Mix, mix);
 
 #[cfg(test)]
 mod tests {
@@ -50,6 +24,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::stored;
+    use crate::layout::Layout;
 
     /// A row that ends inside a block would be read beyond its bytes.
     #[test]

@@ -1,0 +1,41 @@
+//! Chooses among the kernels of a folder: one an instruction set, each for every layout.
+
+/// `per_layout!(Type, function)` defines `select(isa, layout) -> Type` and `variants(layout)` over
+/// `function::<LAYOUT>` of the modules `scalar`, `avx2`, `avx512` and `neon` beside it.
+macro_rules! per_layout {
+    ($kernel:ty, $function:ident) => {
+        /// The kernel for rows of a layout.
+        pub fn select(isa: $crate::kernels::Isa, layout: $crate::layout::Layout) -> $kernel {
+            use $crate::kernels::Level;
+            use $crate::layout::Layout;
+
+            fn compiled<const LAYOUT: u8>(isa: $crate::kernels::Isa) -> $kernel {
+                match isa.level() {
+                    Level::Scalar => scalar::$function::<LAYOUT>,
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => avx2::$function::<LAYOUT>,
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 | Level::Vnni | Level::Bf16 => avx512::$function::<LAYOUT>,
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon | Level::Dotprod => neon::$function::<LAYOUT>,
+                }
+            }
+            match layout {
+                Layout::F32 => compiled::<{ Layout::F32 as u8 }>(isa),
+                Layout::F16 => compiled::<{ Layout::F16 as u8 }>(isa),
+                Layout::Bf16 => compiled::<{ Layout::Bf16 as u8 }>(isa),
+                Layout::Q8_0 => compiled::<{ Layout::Q8_0 as u8 }>(isa),
+            }
+        }
+
+        /// Every kernel this CPU can run, by name; the first is the definition.
+        pub fn variants(
+            layout: $crate::layout::Layout,
+        ) -> impl Iterator<Item = (&'static str, $kernel)> {
+            let all = $crate::kernels::Isa::available().iter();
+            all.map(move |&isa| (isa.name(), select(isa, layout)))
+        }
+    };
+}
+
+pub(crate) use per_layout;
