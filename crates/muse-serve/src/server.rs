@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_stream::StreamExt as _;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -33,7 +34,8 @@ pub struct ServeOptions {
     pub max_message_bytes: usize,
     /// How long running requests may take to finish when the server drains.
     pub drain: Duration,
-    /// How long an HTTP connection may take to send the head of a request, or stay without one.
+    /// How long an HTTP connection may take to send the head of a request, or stay without one, and
+    /// one of gRPC to send the preface of HTTP/2.
     pub silence: Duration,
 }
 
@@ -93,15 +95,16 @@ impl Server {
             let _ = closing.wait_for(|&close| close).await;
         };
         let (routes, health) = grpc::routes(&service, options.max_message_bytes).await;
+        let silence = options.silence;
+        let connections = TcpIncoming::from(grpc)
+            .with_nodelay(Some(true))
+            .map(move |socket| socket.map(|socket| grpc::Greeting::within(silence, socket)));
         let grpc = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(Duration::from_secs(30)))
             .http2_keepalive_timeout(Some(Duration::from_secs(10)))
             .max_concurrent_streams(STREAMS)
             .add_routes(routes)
-            .serve_with_incoming_shutdown(
-                TcpIncoming::from(grpc).with_nodelay(Some(true)),
-                closed(closing.clone()),
-            );
+            .serve_with_incoming_shutdown(connections, closed(closing.clone()));
         let router = http::router(service.clone(), options.max_message_bytes);
         let http = http::serve(http, router, options.silence, closed(closing));
         let (mut grpc, mut http) = (tokio::spawn(grpc), tokio::spawn(http));

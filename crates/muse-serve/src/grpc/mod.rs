@@ -4,6 +4,7 @@ mod advice;
 mod chat;
 mod convert;
 mod generate;
+mod greeting;
 mod model;
 mod tokenizer;
 
@@ -26,6 +27,7 @@ use tonic_reflection::server::Builder as Reflection;
 
 pub use chat::Chat;
 pub use generate::Generate;
+pub(crate) use greeting::Greeting;
 pub use model::Models;
 pub use tokenizer::Texts;
 

@@ -249,13 +249,19 @@ async fn grpc_names_the_method_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn http_hangs_up_on_heads_that_never_come() {
+async fn connections_that_never_ask_are_closed() {
     let server = Running::start_with(app(Script::default()), |options| {
         options.silence = Duration::from_millis(200);
     })
     .await;
-    for start in ["", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-"] {
-        let mut socket = TcpStream::connect(server.http).await.expect("a server");
+    let grpc = server.grpc.strip_prefix("http://").expect("an address").parse().expect("one");
+    for (address, start) in [
+        (server.http, ""),
+        (server.http, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-"),
+        (grpc, ""),
+        (grpc, "PRI * HTTP/2.0\r\n"),
+    ] {
+        let mut socket = TcpStream::connect(address).await.expect("a server");
         socket.write_all(start.as_bytes()).await.expect("a listening server");
         let mut reply = Vec::new();
         let ended = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut reply));
