@@ -38,6 +38,6 @@ pub use error::Error;
 pub use map::Bytes;
 pub use report::{FormatShare, Report, TokenizerFacts, inspect};
 pub use write::{
-    GgufKeys, GgufTensor, GgufValue, GgufWriter, Imatrix, ModelKind, Progress, Recipe, Written,
-    quantize,
+    GgufKeys, GgufTensor, GgufValue, GgufWriter, Imatrix, ModelKind, NewFile, Progress, Recipe,
+    Written, quantize,
 };

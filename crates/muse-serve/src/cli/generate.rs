@@ -1,9 +1,7 @@
 //! `muse generate`: a raw prompt completed, and the logits of its tokens.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,6 +11,7 @@ use muse_proto::v1::generate_service_server::GenerateService;
 use muse_proto::v1::{self, generate_response::Event};
 use muse_serve::grpc::Generate;
 use muse_serve::wire::{LoadOptions, Loaded};
+use muse_weights::NewFile;
 use serde_json::json;
 use tokio_stream::StreamExt;
 
@@ -25,14 +24,17 @@ use super::{load, on_failure};
 const BOS: &str = "<|begin_of_text|>";
 
 pub(super) fn run(command: &GenerateCommand) -> Result<ExitCode> {
-    let logits = command.logits.is_some();
-    let options = LoadOptions { logits, ..command.config.model(&command.model)? };
+    let file = command
+        .logits
+        .as_deref()
+        .map(|path| NewFile::create(path).with_context(|| format!("--logits {}", path.display())));
+    let file = file.transpose()?;
+    let options = LoadOptions { logits: file.is_some(), ..command.config.model(&command.model)? };
     let mut loaded = load(&options)?;
     let tokenizer = loaded.tokenizer.clone();
     let prompt = prompt(command, tokenizer.as_deref())?;
-    if let Some(file) = &command.logits {
-        write_logits(&mut loaded, &prompt, file)
-            .with_context(|| format!("logits file {}", file.display()))?;
+    if let Some(file) = file {
+        write_logits(&mut loaded, &prompt, file).context("the file of --logits")?;
     }
     let request = v1::GenerateRequest {
         prompt_ids: prompt.iter().map(|token| token.0).collect(),
@@ -85,25 +87,8 @@ fn encode_with_marks(tokenizer: &dyn Tokenizer, text: &str, tokens: &mut Vec<Tok
     tokenizer.encode(&text[plain..], tokens);
 }
 
-/// Writes the logits of every token beside `file` first, so that a file of that name is complete.
-fn write_logits(loaded: &mut Loaded, prompt: &[Token], file: &Path) -> Result<()> {
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let name = file.file_name().context("the path names a folder; give a file name")?;
-    let partial = folder.join(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
-    let written =
-        stream_logits(loaded, prompt, &partial).and_then(|()| Ok(std::fs::rename(&partial, file)?));
-    if written.is_err() {
-        // The error already tells what went wrong; a leftover is at most untidy.
-        let _ = std::fs::remove_file(&partial);
-    }
-    written
-}
-
-fn stream_logits(loaded: &mut Loaded, prompt: &[Token], file: &Path) -> Result<()> {
-    let mut out = BufWriter::new(File::create(file)?);
+fn write_logits(loaded: &mut Loaded, prompt: &[Token], file: NewFile) -> Result<()> {
+    let mut out = BufWriter::new(file);
     let shape = [prompt.len(), loaded.card.vocab as usize];
     let bytes = shape[0] * shape[1] * size_of::<f32>();
     let tensor = json!({ "dtype": "F32", "shape": shape, "data_offsets": [0, bytes] });
@@ -123,7 +108,7 @@ fn stream_logits(loaded: &mut Loaded, prompt: &[Token], file: &Path) -> Result<(
     })?;
     match failed {
         Some(error) => Err(error.into()),
-        None => Ok(out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?),
+        None => Ok(out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?),
     }
 }
 

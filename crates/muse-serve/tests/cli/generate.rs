@@ -65,9 +65,10 @@ fn generation_is_bounded_and_passes_stop_tokens_when_told() {
 fn logits_equal_the_reference() {
     let golden = Golden::open("tiny/golden/text_f32.safetensors");
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("logits.safetensors");
     let model = tiny();
-    for (name, last) in [("p1", 1), ("p7", 7), ("p33", 33), ("p100", 4)] {
+    let prompts = [("p1", 1), ("p7", 7), ("p33", 33), ("p100", 4)];
+    for (name, last) in prompts {
+        let file = folder.path().join(format!("{name}.safetensors"));
         let prompt = golden.tokens(&format!("{name}.ids"));
         let ids: Vec<String> = prompt.iter().map(|token| token.0.to_string()).collect();
         let args = ["generate", "--model", path(&model), "--ids", &ids.join(","), "--kv", "f32"];
@@ -80,7 +81,7 @@ fn logits_equal_the_reference() {
         assert_close(name, &logits[logits.len() - expected.len()..], expected, 5e-4);
     }
     let entries = std::fs::read_dir(folder.path()).expect("the folder").count();
-    assert_eq!(entries, 1, "nothing else is left beside the file");
+    assert_eq!(entries, prompts.len(), "nothing else is left beside the files");
 }
 
 /// 0.99 is the published bring-up's bound for a small model of random weights. So is 0.90 for the

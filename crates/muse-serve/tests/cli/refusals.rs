@@ -53,7 +53,19 @@ fn requests_that_make_no_sense_are_refused() {
     muse(&["chat", "--temperature", "-1", "Hello"]).refused(&["temperature: found -1"]);
     muse_with(&["chat"], b"caf\xe9\n").refused(&["standard input", "UTF-8"]);
     muse(&["chat", "--server", "127.0.0.1:1", "Hello"]).refused(&["127.0.0.1:1", "muse serve"]);
+    muse(&["chat", "--server", "https://127.0.0.1:1", "Hello"]).refused(&["https", "no TLS"]);
     muse(&["chat", "--config", "/nowhere/muse.toml", "Hello"]).refused(&["/nowhere/muse.toml"]);
+}
+
+#[test]
+fn files_that_exist_are_not_replaced() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "precious").expect("written");
+    let logits = ["generate", "--ids", "5", "--max-tokens", "1", "--logits", path(file.path())];
+    muse(&logits).refused(&[path(file.path()), "never overwritten"]);
+    assert_eq!(std::fs::read(file.path()).expect("still there"), b"precious");
+    let device = ["generate", "--ids", "5", "--max-tokens", "1", "--logits", "/dev/null"];
+    muse(&device).refused(&["/dev/null", "never overwritten"]);
 }
 
 #[test]

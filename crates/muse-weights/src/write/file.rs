@@ -1,7 +1,6 @@
 //! A GGUF file as it is written: the header at once, then the bytes of one tensor after the other,
 //! under another name until it is complete.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use muse_core::quant::Format;
 
 use super::keys::{GgufKeys, GgufValue};
+use super::new_file::NewFile;
 use crate::error::{Error, Result};
 use crate::gguf;
 
@@ -38,26 +38,12 @@ impl GgufTensor {
 #[derive(Debug)]
 pub struct GgufWriter {
     path: PathBuf,
-    partial: Partial,
-    file: File,
+    file: NewFile,
     /// Bytes left of the tensor at hand.
     left: usize,
     /// Lengths of the tensors behind it, the last one first.
     lengths: Vec<usize>,
     written: u64,
-}
-
-/// A file to be removed unless it got its name.
-#[derive(Debug)]
-struct Partial(Option<PathBuf>);
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            // Nobody is left to be told, and the name says what the file is.
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 impl GgufWriter {
@@ -89,13 +75,9 @@ impl GgufWriter {
             offset += tensor.bytes().next_multiple_of(ALIGNMENT);
         }
         header.resize(header.len().next_multiple_of(ALIGNMENT), 0);
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let partial = path.with_file_name(format!("{name}.{}.part", std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).open(&partial);
-        let file = file.map_err(|source| refused(&partial, source))?;
+        let file = NewFile::create(path).map_err(|source| refused(path, source))?;
         let mut writer = Self {
             path: path.to_owned(),
-            partial: Partial(Some(partial)),
             file,
             left: header.len(),
             lengths: tensors.iter().rev().map(GgufTensor::bytes).collect(),
@@ -132,17 +114,14 @@ impl GgufWriter {
     /// Gives the file its name, once its bytes are on the disk. Says how many.
     ///
     /// # Errors
-    /// [`Error::Write`] when the system refuses.
+    /// [`Error::Write`] when the system refuses, or somebody else has taken the name meanwhile.
     ///
     /// # Panics
     /// When tensors are missing.
-    pub fn finish(mut self) -> Result<u64> {
+    pub fn finish(self) -> Result<u64> {
         assert!(self.left == 0 && self.lengths.is_empty(), "every tensor is written");
         let refused = |source| refused(&self.path, source);
-        self.file.sync_all().map_err(refused)?;
-        let partial = self.partial.0.as_ref().expect("not named yet");
-        std::fs::rename(partial, &self.path).map_err(refused)?;
-        self.partial.0 = None;
+        self.file.finish().map_err(refused)?;
         Ok(self.written)
     }
 }

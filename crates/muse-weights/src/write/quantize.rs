@@ -69,7 +69,7 @@ pub fn quantize(
     recipe: &Recipe<'_>,
     watch: &mut dyn FnMut(Progress<'_>),
 ) -> Result<u64> {
-    if out.exists() {
+    if out.symlink_metadata().is_ok() {
         return Err(Error::NotACheckpoint {
             path: out.display().to_string(),
             found: "a file or folder".to_owned(),
