@@ -23,6 +23,9 @@ const STREAMS: u32 = 1024;
 /// How long replies may still be on their way when all requests are done.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// How long to wait when there are no descriptors left to accept with.
+const BREATH: Duration = Duration::from_millis(100);
+
 /// Where and how to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
@@ -98,7 +101,16 @@ impl Server {
         let silence = options.silence;
         let connections = TcpIncoming::from(grpc)
             .with_nodelay(Some(true))
-            .map(move |socket| socket.map(|socket| grpc::Greeting::within(silence, socket)));
+            .then(move |socket| async move {
+                match socket {
+                    Ok(socket) => Some(io::Result::Ok(grpc::Greeting::within(silence, socket))),
+                    Err(error) => {
+                        recover("gRPC", &error).await;
+                        None
+                    }
+                }
+            })
+            .filter_map(|socket| socket);
         let grpc = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(Duration::from_secs(30)))
             .http2_keepalive_timeout(Some(Duration::from_secs(10)))
@@ -136,6 +148,16 @@ async fn listen(name: &str, address: SocketAddr) -> io::Result<TcpListener> {
             format!("cannot listen for {name} on {address}: {error}; choose another address");
         io::Error::new(error.kind(), message)
     })
+}
+
+/// A client that hung up already is its own matter; without descriptors there is a pause, in which
+/// others may end.
+pub(crate) async fn recover(name: &str, error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+        warn!("cannot accept a connection for {name}: {error}; trying again");
+        tokio::time::sleep(BREATH).await;
+    }
 }
 
 async fn drain(service: &Service, health: &HealthReporter, limit: Duration) {

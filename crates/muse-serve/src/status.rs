@@ -56,6 +56,9 @@ pub(crate) fn row(refusal: &Refusal) -> Row {
         Refusal::Deadline => {
             (Code::DeadlineExceeded, StatusCode::GATEWAY_TIMEOUT, SERVER, "deadline_exceeded")
         }
+        Refusal::ClientLeft => {
+            (Code::Cancelled, StatusCode::REQUEST_TIMEOUT, INVALID, "client_left")
+        }
         Refusal::Core(Error::Exhausted(_)) => (
             Code::ResourceExhausted,
             StatusCode::TOO_MANY_REQUESTS,

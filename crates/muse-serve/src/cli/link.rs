@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use muse_proto::v1::chat_service_client::ChatServiceClient;
 use muse_proto::v1::chat_service_server::ChatService;
 use muse_proto::v1::{ChatRequest, ChatResponse};
@@ -31,6 +31,9 @@ impl Link {
 
     /// Connects to a server's gRPC address.
     pub(super) async fn server(url: &str) -> Result<Self> {
+        if url.starts_with("https://") {
+            bail!("--server {url}: this client has no TLS; let a proxy on this machine add it")
+        }
         let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let endpoint = Endpoint::from_shared(full)
             .with_context(|| format!("--server {url} is no address such as 127.0.0.1:50051"))?;

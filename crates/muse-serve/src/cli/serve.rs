@@ -3,12 +3,13 @@
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use muse_serve::Server;
 use muse_serve::wire::LoadOptions;
-use tokio::signal::unix::{SignalKind, signal};
-use tracing::info;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
 use super::args::ServeCommand;
@@ -32,20 +33,31 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
         load(&LoadOptions { most_parallel: MOST_PARALLEL, token_gap: Some(token_gap), ..model })?;
     let app = Arc::new(loaded.start(on_failure())?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+    let served: Result<()> = runtime.block_on(async {
+        let mut signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
         let name = app.model.name.clone();
         let server = Server::bind(app, options).await?;
         info!(grpc = %server.grpc_addr(), http = %server.http_addr(), "serving {name}");
         let stop = async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            info!("stopping when running requests are done");
+            told(&mut signals).await;
+            info!("stopping when running requests are done; tell it again to stop at once");
+            tokio::spawn(async move {
+                told(&mut signals).await;
+                warn!("stopped at once");
+                std::process::exit(1);
+            });
         };
-        server.run(stop).await
-    })?;
+        Ok(server.run(stop).await?)
+    });
+    // Work for clients who left is not worth waiting for.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn told([interrupt, terminate]: &mut [Signal; 2]) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
 }

@@ -18,14 +18,21 @@ use super::Http;
 use super::body::{Collected, Head, call, delta, log_probabilities};
 use super::error::ApiError;
 use super::request;
-use crate::service::{Answer, ChatEvent, Refusal, Spent};
+use crate::service::{Answer, ChatEvent, Refusal, Spent, aside};
+
+/// Bodies that are not read on a thread that serves others.
+const LONG_BYTES: usize = 64 << 10;
 
 pub(super) async fn completions(
     State(http): State<Http>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let body = http.body(request).await?;
-    let wanted = request::read(&body)?;
+    let wanted = if body.len() < LONG_BYTES {
+        request::read(&body)?
+    } else {
+        aside(move || request::read(&body)).await?
+    };
     let app = http.service.app();
     let Some(tokenizer) = app.tokenizer.clone() else { return Err(Refusal::NoText.into()) };
     let head = Head::new(&app.model.name);

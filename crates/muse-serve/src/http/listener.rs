@@ -11,10 +11,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tracing::{debug, warn};
+use tracing::debug;
 
-/// How long to wait when there are no descriptors left to accept with.
-const BREATH: Duration = Duration::from_millis(100);
+use crate::server::recover;
 
 /// Serves connections until `closing`, then lets those that answer finish. A connection whose next
 /// request has no whole head within `silence` is closed, so that nobody holds a descriptor for
@@ -37,7 +36,7 @@ pub(crate) async fn serve(
         let socket = match accepted {
             Ok((socket, _)) => socket,
             Err(error) => {
-                recover(&error).await;
+                recover("HTTP", &error).await;
                 continue;
             }
         };
@@ -54,14 +53,4 @@ pub(crate) async fn serve(
     drop(listener);
     open.shutdown().await;
     Ok(())
-}
-
-/// A client that hung up already is its own matter; without descriptors there is a pause, in which
-/// others may end.
-async fn recover(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-        warn!("cannot accept a connection: {error}; trying again");
-        tokio::time::sleep(BREATH).await;
-    }
 }

@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::choice::Choice;
 use super::feed::Feed;
 use super::settings::known;
-use super::{ChatEvent, Pass, Refusal, Rules, Service, Settings, aside};
+use super::{ChatEvent, Pass, Refusal, Rules, Service, Settings, Wanted, aside};
 use crate::app::App;
 
 /// The most answers to one request.
@@ -136,10 +136,18 @@ impl Service {
         let pass = self.gate.enter()?;
         self.check_model(ask.model.as_deref())?;
         let service = self.clone();
-        aside(move || service.start_chat(&ask, pass)).await
+        if !ask.rules.compile(&ask.conversation) {
+            return aside(move || service.start_chat(&ask, pass, &Wanted::default())).await;
+        }
+        self.workshop.run(move |wanted| service.start_chat(&ask, pass, wanted)).await
     }
 
-    fn start_chat(&self, ask: &Ask, pass: Pass) -> Result<Answer<ChatEvent>, Refusal> {
+    fn start_chat(
+        &self,
+        ask: &Ask,
+        pass: Pass,
+        wanted: &Wanted,
+    ) -> Result<Answer<ChatEvent>, Refusal> {
         let app = &self.app;
         let reader = Reader::of(app)?;
         let count = check(ask)?;
@@ -151,7 +159,10 @@ impl Service {
         let sampling = ask.settings.sampling(app)?;
         ask.stop_ids.iter().try_for_each(|&token| known(app, "stop_token_ids", token))?;
         let stop = [app.stop.as_slice(), &ask.stop_ids].concat();
-        let constraints = (0..count).map(|_| ask.rules.constraint(app, &ask.conversation));
+        let constraints = (0..count).map(|_| {
+            wanted.check()?;
+            ask.rules.constraint(app, &ask.conversation)
+        });
         let constraints: Vec<_> = constraints.collect::<Result<_, _>>()?;
         let requests = (0u64..).zip(constraints).map(|(i, constraint)| {
             let mut sampling = sampling.clone();

@@ -22,6 +22,11 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Whether answers to `conversation` may need a grammar.
+    pub(super) fn compile(&self, conversation: &Conversation) -> bool {
+        self.answer != AnswerRule::Free || !conversation.tools.is_empty()
+    }
+
     /// The constraint of one answer to `conversation`. A grammar that is new takes its time to
     /// compile: not for the engine's thread, nor for one that serves others.
     pub(super) fn constraint(

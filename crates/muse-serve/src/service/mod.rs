@@ -1,6 +1,7 @@
 //! What the server does, apart from any protocol: gRPC and HTTP only spell it differently.
 
 mod answer;
+mod aside;
 mod chat;
 mod choice;
 mod constrain;
@@ -25,6 +26,8 @@ pub use refusal::Refusal;
 pub use settings::Settings;
 
 use crate::app::App;
+pub(crate) use aside::aside;
+use aside::{Wanted, Workshop};
 use chat::Reader;
 use settings::known;
 pub(crate) use settings::random;
@@ -35,6 +38,7 @@ use turns::Turns;
 pub struct Service {
     app: Arc<App>,
     gate: Gate,
+    workshop: Workshop,
     /// None for a model without a vocabulary.
     turns: Option<Arc<Turns>>,
 }
@@ -43,7 +47,7 @@ impl Service {
     /// The services of a model, let in by `gate`.
     pub fn new(app: Arc<App>, gate: Gate) -> Self {
         let turns = app.tokenizer.clone().map(|tokenizer| Arc::new(Turns::new(tokenizer)));
-        Self { app, gate, turns }
+        Self { app, gate, workshop: Workshop::default(), turns }
     }
 
     /// The model.
@@ -107,11 +111,4 @@ impl Service {
         let room = self.app.model.max_positions;
         if prompt < room as usize { Ok(()) } else { Err(Refusal::TooLong { prompt, room }) }
     }
-}
-
-/// Runs what reads long texts: it takes milliseconds and more, too long for a thread that serves
-/// others.
-async fn aside<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> T {
-    let read = tokio::task::spawn_blocking(read).await;
-    read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }

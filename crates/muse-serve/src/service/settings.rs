@@ -8,6 +8,8 @@ use muse_core::contract::{Sampling, Token};
 use super::Refusal;
 use crate::app::App;
 
+/// The most tokens whose scores a request may shift.
+const MAX_BIASES: usize = 4096;
 /// The most alternatives reported with a token.
 const MAX_LOGPROBS: u32 = 20;
 
@@ -95,6 +97,11 @@ impl Settings {
     }
 
     fn bias(&self, app: &App) -> Result<Vec<(Token, f32)>, Refusal> {
+        // Each step adds all of them.
+        if self.bias.len() > MAX_BIASES {
+            let message = format!("found {}; give at most {MAX_BIASES}", self.bias.len());
+            return Err(Refusal::field("bias", message));
+        }
         for (token, bias) in &self.bias {
             known(app, "bias", *token)?;
             if !bias.is_finite() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use muse_proto::v1::chat_service_client::ChatServiceClient;
 use muse_proto::v1::generate_service_client::GenerateServiceClient;
 use muse_proto::v1::{
-    ChatRequest, Conversation, GenerateRequest, Limits, Role, Sampling, Tool, ToolChoice,
-    tool_choice,
+    ChatRequest, Conversation, GenerateRequest, Limits, Role, Sampling, TokenBias, Tool,
+    ToolChoice, tool_choice,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -160,6 +160,14 @@ async fn grpc_refuses_with_code_field_and_advice() {
             sampling(Sampling { top_p: Some(0.0), ..Sampling::default() }),
             "sampling.top_p",
             "above 0",
+        ),
+        (
+            sampling(Sampling {
+                bias: vec![TokenBias { id: 1, bias: 1.0 }; 5000],
+                ..Sampling::default()
+            }),
+            "sampling.bias",
+            "found 5000; give at most 4096",
         ),
         (ChatRequest { choices: Some(0), ..ask("Hi") }, "choices", "1 to 16"),
         (ChatRequest { stop: vec![String::new()], ..ask("Hi") }, "stop", "1 to 1024"),
