@@ -32,13 +32,19 @@ pub enum Needs {
     Blocks,
     /// Recorded traces, and time.
     Traces,
+    /// All that a backend runs: every format, and time.
+    Backend,
 }
 
 impl Needs {
     /// How long such a case may take: a simulator takes seconds for what a card does in
     /// microseconds, and every kernel is compiled once.
     pub fn limit(self) -> Duration {
-        Duration::from_secs(if self == Self::Little { 180 } else { 900 })
+        Duration::from_secs(match self {
+            Self::Little => 180,
+            Self::Speed | Self::Blocks | Self::Traces => 900,
+            Self::Backend => 1800,
+        })
     }
 }
 
@@ -76,9 +82,10 @@ impl Lane {
     /// Why cases that need this cannot run; nothing when they can.
     pub fn lacks(self, needs: Needs) -> Option<&'static str> {
         match (self, needs) {
-            (Self::Wolfpine, Needs::Speed) => Some("is too slow for them"),
+            (Self::Wolfpine, Needs::Speed | Needs::Backend) => Some("is too slow for them"),
             (Self::Wolfpine, Needs::Blocks) => Some("has no block formats"),
             (Self::Mock | Self::Wolfpine, Needs::Traces) => Some("records no traces"),
+            (Self::Mock, Needs::Backend) => Some("compiles the kernels of a backend alone"),
             _ => None,
         }
     }

@@ -90,13 +90,15 @@ pub struct Subject<'a, B: Backend> {
     /// Rows and columns that it works on at once, 1 by custom: heads and rows that are normed are a
     /// multiple of it wide, copies begin at one, and rows up to one behind those named are not kept.
     pub tile: usize,
+    /// Positions that it rotates, from 0.
+    pub positions: u32,
 }
 
 impl<'a, B: Backend> Subject<'a, B> {
     /// A device that holds every value as it is, in rows and columns of any number.
     pub fn new(device: &'a B, tolerance: f64) -> Self {
         const ALL: &[KvType] = &[KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0];
-        Self { device, tolerance, stored: |x| x, kinds: ALL, tile: 1 }
+        Self { device, tolerance, stored: |x| x, kinds: ALL, tile: 1, positions: 131_072 }
     }
 
     /// Noise in -1 to 1, as buffers hold it.

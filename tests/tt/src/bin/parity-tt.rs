@@ -1,6 +1,6 @@
-//! `parity-tt --lane mock|wolfpine|sim|card --tt DIR [--case NAME] [--quick] [--cost]`: every kernel against
-//! the CPU, a process a case, for an error of a simulator ends its process. Ends with `SKIPPED` when
-//! the lane cannot run here.
+//! `parity-tt --lane mock|wolfpine|sim|card --tt DIR [--case NAME] [--quick] [--brief] [--cost]`: every
+//! kernel against the CPU, a process a case, for an error of a simulator ends its process. `--brief`
+//! takes the largest case of each kind. Ends with `SKIPPED` when the lane cannot run here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use muse_parity::{SKIPPED, process};
 use muse_tt::{Device, DeviceOptions};
 
 const USAGE: &str = "use --lane mock|wolfpine|sim|card [--tt DIR, else MUSE_TT_DIR] [--case NAME] [--quick] \
-     [--cost]";
+     [--brief] [--cost]";
 /// Marks the line of a child that says how it went.
 const RESULT: &str = "parity: ";
 
@@ -27,13 +27,14 @@ struct Options {
     folder: PathBuf,
     case: Option<String>,
     quick: bool,
+    brief: bool,
     cost: bool,
     child: bool,
 }
 
 fn options() -> Result<Options> {
     let (mut lane, mut folder, mut case) = (None, None, None);
-    let (mut quick, mut cost, mut child) = (false, false, false);
+    let (mut quick, mut brief, mut cost, mut child) = (false, false, false, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
         let mut value =
@@ -43,6 +44,7 @@ fn options() -> Result<Options> {
             "--tt" => folder = Some(PathBuf::from(value()?)),
             "--case" => case = Some(value()?),
             "--quick" => quick = true,
+            "--brief" => brief = true,
             "--cost" => cost = true,
             "--child" => child = true,
             _ => bail!("unknown flag {flag}; {USAGE}"),
@@ -54,6 +56,7 @@ fn options() -> Result<Options> {
         folder: folder.context(USAGE)?,
         case,
         quick,
+        brief,
         cost,
         child,
     })
@@ -99,9 +102,16 @@ fn wanted(options: &Options) -> Result<Vec<Case>> {
         let kinds: Vec<String> = kinds.into_iter().collect();
         bail!("no case has {name:?} in its name; there are {}", kinds.join(", "));
     }
-    // A trace runs its programs several times, which has no least of its own.
-    wanted.retain(|case| !options.cost || case.needs != Needs::Traces);
+    // A trace runs its programs several times, and a backend what it likes: there is no least.
+    let counts = |case: &Case| !matches!(case.needs, Needs::Traces | Needs::Backend);
+    wanted.retain(|case| !options.cost || counts(case));
     wanted.retain(|case| !options.quick || case.quick);
+    if options.brief {
+        let mut seen = BTreeSet::new();
+        wanted.reverse();
+        wanted.retain(|case| seen.insert(kind(case)));
+        wanted.reverse();
+    }
     if wanted.is_empty() {
         bail!("no case with {name:?} in its name is for --quick or --cost: leave these out");
     }

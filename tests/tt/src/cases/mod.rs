@@ -11,6 +11,7 @@ mod pick;
 mod price;
 mod rows;
 mod sequence;
+mod suite;
 mod trace;
 mod transfer;
 
@@ -97,7 +98,13 @@ pub fn all() -> Vec<Case> {
             .chain(pick::cases(on))
             .chain(trace::cases(on))
     };
-    On::ALL.into_iter().flat_map(kinds).chain(model::cases()).chain(transfer::cases()).collect()
+    On::ALL
+        .into_iter()
+        .flat_map(kinds)
+        .chain(model::cases())
+        .chain(suite::cases())
+        .chain(transfer::cases())
+        .collect()
 }
 
 fn case(

@@ -30,9 +30,9 @@ const BOUNDS: (f64, f32) = (0.999, 0.05);
 pub(super) fn cases() -> impl Iterator<Item = Case> {
     let smoke = case("smoke", 32, 32, On::One, false, Needs::Little, Bench::smoke);
     let layers = [("bf16", None), ("bfp4", Some(Mix::Bfp4))].into_iter().map(|(name, mix)| {
-        let needs = if mix.is_some() { Needs::Blocks } else { Needs::Speed };
         let run = move |bench: &mut Bench| bench.layers(mix);
-        case(&format!("layers_{name}"), PROMPT + BLOCK, 256, On::Grid, false, needs, run)
+        let name = format!("layers_{name}");
+        case(&name, PROMPT + BLOCK, 256, On::Grid, false, Needs::Backend, run)
     });
     layers.chain([smoke])
 }

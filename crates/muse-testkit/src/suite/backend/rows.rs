@@ -136,10 +136,12 @@ pub fn rope_turns_pairs_by_position<B: Backend>(subject: &Subject<'_, B>) {
         let rope = Rope { head_dim, theta };
         let cols = 3 * head_dim;
         let x = subject.noise(head_dim as u64, 6 * cols);
-        let places = [place(0, 2), place(4_095, 3), place(131_071, 1)];
+        let last = subject.positions - 1;
+        let middle = last / 32;
+        let places = [place(0, 2), place(middle, 3), place(last, 1)];
         let mut buf = subject.buf(6, &x);
         subject.device.rope(&mut buf, &places, &rope).unwrap();
-        let want: Vec<_> = [0, 1, 4_095, 4_096, 4_097, 131_071]
+        let want: Vec<_> = [0, 1, middle, middle + 1, middle + 2, last]
             .into_iter()
             .zip(x.chunks_exact(cols))
             .flat_map(|(position, row)| turned(row, position, &rope))
