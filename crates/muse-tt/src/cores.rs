@@ -29,14 +29,17 @@ impl Cores {
         Self { count: self.count.min(units).max(1), ..self }
     }
 
-    /// A rectangle of these, with no more cores than there is work for: whole rows, or a part of
-    /// one.
+    /// A rectangle of these, with no more cores than there is work for: the one whose busiest core
+    /// has the least to do; of several the one with the most cores, then the widest.
     pub fn rectangle_for_work(self, units: u32) -> Self {
-        let Self { columns, count } = self.for_work(units);
-        match count / columns {
-            0 => Self { columns: count, count },
-            rows => Self { columns, count: rows * columns },
-        }
+        let most = self.for_work(units).count;
+        let widths = (1..=self.columns.min(most)).rev();
+        let all = widths.flat_map(|columns| {
+            let rows = 1..=(most / columns).min(self.count / self.columns);
+            rows.map(move |rows| Self { columns, count: columns * rows })
+        });
+        let order = |cores: &Self| (units.max(1).div_ceil(cores.count), u32::MAX - cores.count);
+        all.min_by_key(order).expect("a core is a rectangle")
     }
 
     /// How many there are.
@@ -61,7 +64,8 @@ impl Cores {
             .map(move |i| (self.core(i), i * each + i.min(more), each + u32::from(i < more)))
     }
 
-    fn core(self, i: u32) -> Core {
+    /// The one with number `i`.
+    pub(crate) fn core(self, i: u32) -> Core {
         Core { column: i % self.columns, row: i / self.columns }
     }
 
@@ -113,16 +117,20 @@ mod tests {
     }
 
     #[test]
-    fn rectangles_are_whole_rows_or_a_part_of_one() {
-        let grid = Cores::grid(13, 10);
-        for (units, wanted, last) in [
-            (1, 1, (0, 0)),
-            (5, 5, (4, 0)),
-            (16, 13, (12, 0)),
-            (144, 130, (12, 9)),
-            (40, 39, (12, 2)),
+    fn rectangles_leave_the_busiest_core_the_least() {
+        let (grid, row) = (Cores::grid(13, 10), Cores::grid(13, 1));
+        for (from, units, wanted, last) in [
+            (grid, 0, 1, (0, 0)),
+            (grid, 1, 1, (0, 0)),
+            (grid, 5, 5, (4, 0)),
+            (grid, 16, 16, (7, 1)),
+            (grid, 17, 16, (7, 1)),
+            (grid, 40, 40, (9, 3)),
+            (grid, 130, 130, (12, 9)),
+            (grid, 144, 130, (12, 9)),
+            (row, 16, 13, (12, 0)),
         ] {
-            let cores = grid.rectangle_for_work(units);
+            let cores = from.rectangle_for_work(units);
             let end = cores.last();
             assert_eq!((cores.count(), (end.column, end.row)), (wanted, last), "{units} units");
         }

@@ -9,7 +9,6 @@
 #include "api/compute/eltwise_binary_sfpu.h"
 #include "api/compute/eltwise_unary/binop_with_scalar.h"
 #include "api/compute/eltwise_unary/exp.h"
-#include "api/compute/eltwise_unary/recip.h"
 #include "api/compute/matmul.h"
 #include "api/compute/reconfig_data_format.h"
 #include "api/compute/reduce.h"
@@ -140,9 +139,7 @@ void add_values(bool first) {
             add_binary_tile(0, 1, 0);
             reconfig_data_format_srca(SUMS, V);
         }
-        begin_packing();
-        pack_to(SUMS, 0, 1);
-        tile_regs_release();
+        hand_on(SUMS);
     }
     cb_pop_front(WEIGHTS, 2);
     if (!first) {
@@ -153,22 +150,9 @@ void add_values(bool first) {
 
 // A head's sums over the total of its weights.
 void finish() {
-    cb_wait_front(SUMS, TILES + 1);
     copy_tile_to_dst_init_short_with_dt(V, SUMS);
-    for (uint32_t tile = 0; tile < TILES; ++tile) {
-        tile_regs_acquire();
-        copy_tile(SUMS, tile, 0);
-        copy_tile(SUMS, TILES, 1);
-        recip_tile_init();
-        recip_tile(1);
-        mul_binary_tile_init();
-        mul_binary_tile(0, 1, 0);
-        begin_packing();
-        pack_to(OUT, 0, 1);
-        tile_regs_release();
-    }
+    divide(SUMS, TILES, OUT);
     reconfig_data_format_srca(SUMS, V);
-    cb_pop_front(SUMS, TILES + 1);
 }
 
 // A head's sums and total as they are, and its largest scores in all columns.
@@ -178,18 +162,14 @@ void hand_over() {
     for (uint32_t tile = 0; tile <= TILES; ++tile) {
         tile_regs_acquire();
         copy_tile(SUMS, tile, 0);
-        begin_packing();
-        pack_to(PARTIALS, 0, 1);
-        tile_regs_release();
+        hand_on(PARTIALS);
     }
     reconfig_data_format_srca(SUMS, V);
     cb_pop_front(SUMS, TILES + 1);
     matmul_init(LARGEST_OF_HEADS, CONSTANTS, 1);
     tile_regs_acquire();
     matmul_tiles(LARGEST_OF_HEADS, CONSTANTS, 0, PLUS_COLUMN, 0);
-    begin_packing();
-    pack_to(PARTIALS, 0, 1);
-    tile_regs_release();
+    hand_on(PARTIALS);
 }
 
 }  // namespace

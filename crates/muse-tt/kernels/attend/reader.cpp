@@ -116,8 +116,7 @@ void kernel_main() {
     const uint32_t k_address = get_arg_val<uint32_t>(1);
     const uint32_t v_address = get_arg_val<uint32_t>(2);
     const uint32_t segments_address = get_arg_val<uint32_t>(3);
-    uint32_t segment = get_arg_val<uint32_t>(4);
-    uint32_t part = get_arg_val<uint32_t>(5);
+    Unit unit{get_arg_val<uint32_t>(4), get_arg_val<uint32_t>(5)};
     const uint32_t count = get_arg_val<uint32_t>(6);
     constexpr auto q_args = TensorAccessorArgs<5>();
     constexpr auto k_args = TensorAccessorArgs<q_args.next_compile_time_args_offset()>();
@@ -130,21 +129,21 @@ void kernel_main() {
     fill_constants();
     Mask mask{nullptr, 0};
     uint32_t place = 0;
-    for (uint32_t unit = 0; unit < count; ++unit) {
+    for (uint32_t i = 0; i < count; ++i, unit.next(UNITS)) {
         cb_reserve_back(5, SEGMENT_TILES);
-        noc_async_read_page(segment, segments, get_write_ptr(5));
+        noc_async_read_page(unit.segment, segments, get_write_ptr(5));
         noc_async_read_barrier();
         Words numbers = reinterpret_cast<Words>(get_write_ptr(5));
         const uint32_t pages = numbers[PAGES];
         cb_push_back(5, SEGMENT_TILES);
         if (pages > 0) {
             cb_reserve_back(0, HEADS * TILES);
-            read_tiles(q, (numbers[0] * UNITS + part) * HEADS * TILES, HEADS * TILES, get_write_ptr(0));
+            read_tiles(q, (numbers[0] * UNITS + unit.part) * HEADS * TILES, HEADS * TILES, get_write_ptr(0));
             noc_async_read_barrier();
             cb_push_back(0, HEADS * TILES);
         }
         mask.seen = numbers + SEEN;
-        const uint32_t head = part / (UNITS / KV_HEADS);
+        const uint32_t head = unit.part / (UNITS / KV_HEADS);
         for (uint32_t page = 0; page < pages; ++page) {
             const uint32_t first = (numbers[LIST + page] * KV_HEADS + head) * PAGE_TILES;
             cb_reserve_back(1, PAGE_TILES);
@@ -158,10 +157,6 @@ void kernel_main() {
             cb_push_back(1, PAGE_TILES);
             cb_push_back(2, PAGE_TILES);
             cb_push_back(3, 2);
-        }
-        if (++part == UNITS) {
-            part = 0;
-            ++segment;
         }
     }
 }

@@ -34,8 +34,7 @@ void kernel_main() {
     const uint32_t out_address = get_arg_val<uint32_t>(0);
     const uint32_t segments_address = get_arg_val<uint32_t>(1);
     [[maybe_unused]] const uint32_t partials_address = get_arg_val<uint32_t>(2);
-    uint32_t segment = get_arg_val<uint32_t>(3);
-    uint32_t part = get_arg_val<uint32_t>(4);
+    Unit unit{get_arg_val<uint32_t>(3), get_arg_val<uint32_t>(4)};
     const uint32_t count = get_arg_val<uint32_t>(5);
     constexpr auto out_args = TensorAccessorArgs<4>();
     constexpr auto segment_args = TensorAccessorArgs<out_args.next_compile_time_args_offset()>();
@@ -46,10 +45,10 @@ void kernel_main() {
     const auto partials = TensorAccessor(partial_args, partials_address, get_tile_size(17));
 #endif
     Words numbers = reinterpret_cast<Words>(get_write_ptr(12));
-    for (uint32_t unit = 0; unit < count; ++unit) {
-        noc_async_read(segments.get_noc_addr(segment), get_write_ptr(12), HEAD_BYTES);
+    for (uint32_t i = 0; i < count; ++i, unit.next(UNITS)) {
+        noc_async_read(segments.get_noc_addr(unit.segment), get_write_ptr(12), HEAD_BYTES);
         noc_async_read_barrier();
-        const uint32_t first = (numbers[0] * UNITS + part) * TILES;
+        const uint32_t first = (numbers[0] * UNITS + unit.part) * TILES;
 #ifdef MUSE_COMBINE
         if (numbers[PIECES] > 1 && numbers[PIECE] == 0) write_rows(first, numbers, out);
 #else
@@ -57,16 +56,12 @@ void kernel_main() {
         if (numbers[PIECES] > 1) {
             for (uint32_t tile = 0; tile < PARTIALS; ++tile) {
                 cb_wait_front(17, 1);
-                const uint32_t to = (segment * UNITS + part) * PARTIALS + tile;
+                const uint32_t to = (unit.segment * UNITS + unit.part) * PARTIALS + tile;
                 noc_async_write_page(to, partials, get_read_ptr(17));
                 noc_async_write_barrier();
                 cb_pop_front(17, 1);
             }
         }
 #endif
-        if (++part == UNITS) {
-            part = 0;
-            ++segment;
-        }
     }
 }

@@ -9,7 +9,6 @@
 #include "api/compute/eltwise_unary/binop_with_scalar.h"
 #include "api/compute/eltwise_unary/eltwise_unary.h"
 #include "api/compute/eltwise_unary/exp.h"
-#include "api/compute/eltwise_unary/recip.h"
 #include "api/compute/tile_move_copy.h"
 
 namespace {
@@ -30,9 +29,7 @@ void copy(uint32_t from, uint32_t to, uint32_t count) {
     for (uint32_t tile = 0; tile < count; ++tile) {
         tile_regs_acquire();
         copy_tile(from, tile, 0);
-        begin_packing();
-        pack_to(to, 0, 1);
-        tile_regs_release();
+        hand_on(to);
     }
 }
 
@@ -74,30 +71,10 @@ void add_sums() {
         mul_binary_tile(2, 3, 2);
         add_binary_tile_init();
         add_binary_tile(0, 2, 0);
-        begin_packing();
-        pack_to(SUMS, 0, 1);
-        tile_regs_release();
+        hand_on(SUMS);
     }
     cb_pop_front(KEEP, 2);
     cb_pop_front(SUMS, TILES + 1);
-}
-
-void finish() {
-    cb_wait_front(SUMS, TILES + 1);
-    for (uint32_t tile = 0; tile < TILES; ++tile) {
-        tile_regs_acquire();
-        copy_tile(SUMS, tile, 0);
-        copy_tile(SUMS, TILES, 1);
-        recip_tile_init();
-        recip_tile(1);
-        mul_binary_tile_init();
-        mul_binary_tile(0, 1, 0);
-        begin_packing();
-        pack_to(OUT, 0, 1);
-        tile_regs_release();
-    }
-    cb_pop_front(SUMS, TILES + 1);
-    cb_pop_front(LARGEST, 1);
 }
 
 }  // namespace
@@ -129,7 +106,8 @@ void kernel_main() {
                 cb_pop_front(PIECE_LARGEST, 1);
             }
             cb_wait_front(LARGEST, 1);
-            finish();
+            divide(SUMS, TILES, OUT);
+            cb_pop_front(LARGEST, 1);
         }
     }
 }

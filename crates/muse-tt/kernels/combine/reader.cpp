@@ -26,23 +26,22 @@ constexpr uint32_t BYTES = 4096;
 void kernel_main() {
     const uint32_t partials_address = get_arg_val<uint32_t>(0);
     const uint32_t segments_address = get_arg_val<uint32_t>(1);
-    uint32_t segment = get_arg_val<uint32_t>(2);
-    uint32_t part = get_arg_val<uint32_t>(3);
+    Unit unit{get_arg_val<uint32_t>(2), get_arg_val<uint32_t>(3)};
     const uint32_t count = get_arg_val<uint32_t>(4);
     constexpr auto partial_args = TensorAccessorArgs<4>();
     constexpr auto segment_args = TensorAccessorArgs<partial_args.next_compile_time_args_offset()>();
     const auto partials = TensorAccessor(partial_args, partials_address, BYTES);
     const auto segments = TensorAccessor(segment_args, segments_address, SEGMENT_BYTES);
-    for (uint32_t unit = 0; unit < count; ++unit) {
+    for (uint32_t i = 0; i < count; ++i, unit.next(UNITS)) {
         cb_reserve_back(5, SEGMENT_TILES);
-        noc_async_read_page(segment, segments, get_write_ptr(5));
+        noc_async_read_page(unit.segment, segments, get_write_ptr(5));
         noc_async_read_barrier();
         auto numbers = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(5));
         const uint32_t pieces = numbers[PIECE] == 0 && numbers[PIECES] > 1 ? numbers[PIECES] : 0;
         cb_push_back(5, SEGMENT_TILES);
         for (uint32_t head = 0; head < HEADS; ++head) {
             for (uint32_t piece = 0; piece < pieces; ++piece) {
-                const uint32_t from = (((segment + piece) * UNITS + part) * HEADS + head) * (TILES + 2);
+                const uint32_t from = (((unit.segment + piece) * UNITS + unit.part) * HEADS + head) * (TILES + 2);
                 cb_reserve_back(0, TILES + 1);
                 for (uint32_t tile = 0; tile <= TILES; ++tile) {
                     noc_async_read_page(from + tile, partials, get_write_ptr(0) + tile * BYTES);
@@ -53,10 +52,6 @@ void kernel_main() {
                 cb_push_back(0, TILES + 1);
                 cb_push_back(1, 1);
             }
-        }
-        if (++part == UNITS) {
-            part = 0;
-            ++segment;
         }
     }
 }

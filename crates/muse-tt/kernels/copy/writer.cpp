@@ -31,9 +31,7 @@ void kernel_main() {
     const auto from = TensorAccessor(from_args, from_address, bytes);
     const auto to = TensorAccessor(to_args, to_address, bytes);
     const uint32_t tile = get_write_ptr(0);
-    noc_async_read_page(0, TensorAccessor(number_args, numbers_address, numbers_bytes), get_write_ptr(1));
-    noc_async_read_barrier();
-    volatile tt_l1_ptr uint32_t* numbers = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(1));
+    const Words numbers = read_numbers(number_args, numbers_address, numbers_bytes, 1);
     for (uint32_t column = first; column < first + count; ++column) {
         uint32_t held = NONE;
         for (uint32_t i = 0; i < rows; ++i) {

@@ -57,11 +57,6 @@ void kernel_main() {
 #else
 #error "one of the operations must be chosen"
 #endif
-        tile_regs_commit();
-        tile_regs_wait();
-        cb_reserve_back(16, 1);
-        pack_tile(0, 16);
-        cb_push_back(16, 1);
-        tile_regs_release();
+        hand_on(16);
     }
 }

@@ -5,17 +5,12 @@
 //                  bytes)
 //
 // Cores: any number, each a run of tiles. This one kernel does it all: bytes move, none change.
-#include <cstdint>
-
-#include "api/dataflow/dataflow_api.h"
 
 namespace {
 
 constexpr uint32_t PIECE = 64;        // 32 values of a row
 constexpr uint32_t TILE_WORDS = 512;  // of four bytes
 constexpr uint32_t LINE_WORDS = 8;    // a row of a face
-
-using Words = volatile tt_l1_ptr uint32_t*;
 
 // Lays 32 pieces, one a row, out as the four faces of a tile.
 void lay_out(Words pieces, Words tile, uint32_t rows) {
@@ -44,28 +39,20 @@ void kernel_main() {
     constexpr auto ids_args = TensorAccessorArgs<table_args.next_compile_time_args_offset()>();
     constexpr auto out_args = TensorAccessorArgs<ids_args.next_compile_time_args_offset()>();
     const auto table = TensorAccessor(table_args, table_address, across * PIECE);
-    const auto ids = TensorAccessor(ids_args, ids_address, ids_bytes);
     const auto out = TensorAccessor(out_args, out_address, TILE_WORDS * 4);
     const uint32_t pieces = get_write_ptr(0);
     const uint32_t tile = get_write_ptr(1);
-    noc_async_read_page(0, ids, get_write_ptr(2));
-    noc_async_read_barrier();
-    Words number = reinterpret_cast<Words>(get_write_ptr(2));
-    uint32_t down = first / across;
-    uint32_t right = first - down * across;
-    for (uint32_t i = 0; i < count; ++i) {
-        const uint32_t top = down * 32;
+    const Words number = read_numbers(ids_args, ids_address, ids_bytes, 2);
+    TilePlace at(first, across);
+    for (uint32_t i = 0; i < count; ++i, at.next()) {
+        const uint32_t top = at.down * 32;
         const uint32_t asked = rows > top ? (rows - top < 32 ? rows - top : 32) : 0;
         for (uint32_t row = 0; row < asked; ++row) {
-            noc_async_read(table.get_noc_addr(number[top + row], right * PIECE), pieces + row * PIECE, PIECE);
+            noc_async_read(table.get_noc_addr(number[top + row], at.right * PIECE), pieces + row * PIECE, PIECE);
         }
         noc_async_read_barrier();
         lay_out(reinterpret_cast<Words>(pieces), reinterpret_cast<Words>(tile), asked);
         noc_async_write_page(first + i, out, tile);
         noc_async_write_barrier();
-        if (++right == across) {
-            right = 0;
-            ++down;
-        }
     }
 }

@@ -30,8 +30,7 @@ void add_page(uint32_t rows, uint32_t sums) {
         for (uint32_t i = 0; i < count; ++i) {
             for (uint32_t k = 0; k < depth; ++k) matmul_tiles(X, W, (row + i) * depth + k, k, i);
         }
-        tile_regs_commit();
-        tile_regs_wait();
+        begin_packing();
         for (uint32_t i = 0; i < count; ++i) pack_tile<true>(i, SUMS, sums + row + i);
         tile_regs_release();
     }
@@ -39,21 +38,15 @@ void add_page(uint32_t rows, uint32_t sums) {
 }
 
 // Hands the sums on, row by row.
-void hand_on(uint32_t rows, uint32_t columns) {
+void hand_sums_on(uint32_t rows, uint32_t columns) {
     cb_wait_front(SUMS, height * width);
     reconfig_data_format_srca(W, SUMS);
-    pack_reconfig_data_format(SUMS, OUT);
     copy_tile_to_dst_init_short(SUMS);
     for (uint32_t row = 0; row < rows; ++row) {
         for (uint32_t column = 0; column < columns; ++column) {
             tile_regs_acquire();
             copy_tile(SUMS, column * height + row, 0);
-            tile_regs_commit();
-            tile_regs_wait();
-            cb_reserve_back(OUT, 1);
-            pack_tile(0, OUT);
-            cb_push_back(OUT, 1);
-            tile_regs_release();
+            hand_on(OUT);
         }
     }
     cb_pop_front(SUMS, height * width);
@@ -79,6 +72,6 @@ void kernel_main() {
         }
         pack_reconfig_l1_acc(0);
         cb_push_back(SUMS, height * width);
-        hand_on(rows, columns);
+        hand_sums_on(rows, columns);
     }
 }

@@ -46,7 +46,8 @@ void send_block(const Cores& cores, uint32_t block, uint32_t bytes) {
     noc_semaphore_wait(reinterpret_cast<Semaphore>(ready), cores.others);
     noc_semaphore_set(reinterpret_cast<Semaphore>(ready), 0);
     noc_async_write_multicast_loopback_src(block, cores.all(block), bytes, cores.others + 1);
-    // The block must be on its way before the word that it has come.
+    // Both go by one channel to the same cores, and come in the order in which they went: that the
+    // block has left is enough, and nothing need be heard of its arrival.
     noc_async_writes_flushed();
     noc_semaphore_set(reinterpret_cast<Semaphore>(sent), 1);
     noc_semaphore_set_multicast_loopback_src(sent, cores.all(sent), cores.others + 1);

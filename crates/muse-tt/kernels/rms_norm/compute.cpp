@@ -22,26 +22,24 @@ constexpr uint32_t ONES = 3;
 constexpr uint32_t FACTOR = 4;
 constexpr uint32_t NORMED = 5;
 constexpr uint32_t OUT = 16;
+#ifdef MUSE_SHARED
+constexpr uint32_t OWN_SQUARES = 6;
+constexpr uint32_t FOUND = 7;
+#else
+constexpr uint32_t OWN_SQUARES = SQUARES;
+constexpr uint32_t FOUND = FACTOR;
+#endif
 
-// Packs the first register into a buffer and hands it on.
-void pack_to(uint32_t buffer) {
-    tile_regs_commit();
-    tile_regs_wait();
-    cb_reserve_back(buffer, 1);
-    pack_reconfig_data_format(buffer);
-    pack_tile(0, buffer);
-    cb_push_back(buffer, 1);
-    tile_regs_release();
-}
+constexpr uint32_t BLOCKS = get_compile_time_arg_val(0);  // of a row
+constexpr uint32_t BLOCK = get_compile_time_arg_val(1);   // tiles
 
-// The squares of a row, its tiles added up.
-void squares(uint32_t across) {
-    reconfig_data_format_srca(X);
+// The squares of a block, its tiles added up.
+void squares(uint32_t first, uint32_t count) {
     tile_regs_acquire();
-    for (uint32_t tile = 0; tile < across; ++tile) {
+    for (uint32_t tile = 0; tile < count; ++tile) {
         const uint32_t to = tile == 0 ? 0 : 1;
         copy_tile_to_dst_init_short(X);
-        copy_tile(X, tile, to);
+        copy_tile(X, first + tile, to);
         square_tile_init();
         square_tile(to);
         if (tile != 0) {
@@ -49,62 +47,68 @@ void squares(uint32_t across) {
             add_binary_tile(0, 1, 0);
         }
     }
-    pack_to(SQUARES);
+    hand_on(OWN_SQUARES);
 }
 
 // One over the root of the mean, the same in every column of a row.
 void factor(uint32_t inverse_width, uint32_t eps) {
-    cb_wait_front(SQUARES, 1);
+    cb_wait_front(SQUARES, BLOCKS);
     reconfig_data_format(ONES, SQUARES);
     matmul_init(SQUARES, ONES);
     tile_regs_acquire();
-    matmul_tiles(SQUARES, ONES, 0, 0, 0);
+    for (uint32_t block = 0; block < BLOCKS; ++block) matmul_tiles(SQUARES, ONES, block, 0, 0);
     binop_with_scalar_tile_init();
     mul_unary_tile(0, inverse_width);
     add_unary_tile(0, eps);
     rsqrt_tile_init();
     rsqrt_tile(0);
-    pack_to(FACTOR);
-    cb_pop_front(SQUARES, 1);
+    hand_on(FOUND);
+    cb_pop_front(SQUARES, BLOCKS);
 }
 
 }  // namespace
 
 void kernel_main() {
     const uint32_t rows = get_arg_val<uint32_t>(0);
-    const uint32_t inverse_width = get_arg_val<uint32_t>(1);
-    const uint32_t eps = get_arg_val<uint32_t>(2);
-    constexpr uint32_t across = get_compile_time_arg_val(0);
+    const uint32_t tiles = get_arg_val<uint32_t>(1);
+    const bool leads = get_arg_val<uint32_t>(2) != 0;
+    const uint32_t inverse_width = get_arg_val<uint32_t>(3);
+    const uint32_t eps = get_arg_val<uint32_t>(4);
     compute_kernel_hw_startup<SrcOrder::Reverse>(SQUARES, ONES, FACTOR);
     cb_wait_front(ONES, 1);
 #ifdef MUSE_WEIGHTED
-    cb_wait_front(WEIGHT, across);
     constexpr uint32_t normed = NORMED;
 #else
     constexpr uint32_t normed = OUT;
 #endif
     for (uint32_t row = 0; row < rows; ++row) {
-        cb_wait_front(X, across);
-        squares(across);
-        factor(inverse_width, eps);
+        cb_wait_front(X, tiles);
+        reconfig_data_format_srca(X);
+        for (uint32_t tile = 0; tile < tiles; tile += BLOCK) {
+            squares(tile, tiles - tile < BLOCK ? tiles - tile : BLOCK);
+        }
+        if (leads) factor(inverse_width, eps);
         cb_wait_front(FACTOR, 1);
-        for (uint32_t tile = 0; tile < across; ++tile) {
+#ifdef MUSE_WEIGHTED
+        cb_wait_front(WEIGHT, tiles);
+#endif
+        for (uint32_t tile = 0; tile < tiles; ++tile) {
             reconfig_data_format(X, FACTOR);
             mul_tiles_init(X, FACTOR);
             tile_regs_acquire();
             mul_tiles(X, FACTOR, tile, 0, 0);
-            pack_to(normed);
+            hand_on(normed);
 #ifdef MUSE_WEIGHTED
             cb_wait_front(NORMED, 1);
             reconfig_data_format(NORMED, WEIGHT);
             mul_bcast_rows_init_short(NORMED, WEIGHT);
             tile_regs_acquire();
             mul_tiles_bcast_rows(NORMED, WEIGHT, 0, tile, 0);
-            pack_to(OUT);
+            hand_on(OUT);
             cb_pop_front(NORMED, 1);
 #endif
         }
         cb_pop_front(FACTOR, 1);
-        cb_pop_front(X, across);
+        cb_pop_front(X, tiles);
     }
 }

@@ -1,13 +1,18 @@
 // RMS norm of rows of tiles: out = x / sqrt(mean(x²) + eps) · weight.
 //
-//   DRAM x ───────▶ c_0 (a row of tiles) ──┬─▶ x², tiles added up ──▶ c_2 (1 tile, f32) ─┐
-//   ones ─────────▶ c_3 (1 tile, BF16) ────┼─────────────────────────────────────────────┴─▶ their
-//                                          │     product: the row's sum in every column ──▶ rsqrt
-//                                          │     ──▶ c_4 (1 tile, f32)
-//   DRAM weight ──▶ c_1 (a row of tiles) ──┴─▶ x · c_4 ──▶ c_5 (f32) · weight ──▶ c_16 ──▶ DRAM
+//   DRAM x ──────▶ c_0 (a row of tiles) ──▶ x², the tiles of each block added up ──▶ c_2 (F32) ─┐
+//   ones ────────▶ c_3 (1 tile) ────────────────────────────────────────────────────────────────┴─▶
+//                    their products, added up: a row's sum in every column ──▶ rsqrt ──▶ c_4 (F32)
+//   DRAM weight ─▶ c_1 (a row of tiles)        x · c_4 ──▶ c_5 (F32) · weight ──▶ c_16 ──▶ DRAM
 //
-// Cores: any number, each a run of tile rows. This kernel fills c_0, c_1 and c_3; the weight is
-// read once a core.
+// Cores: any number, each a run of rows, or (MUSE_SHARED) a run of blocks of one row, of which c_0 and
+// c_1 have room for the tiles. Then they meet at the first core of the row:
+//
+//   c_6 (sums of own blocks) ──▶ c_2 of the first core ──▶ its c_7 (the factor) ──▶ c_4 of each core
+//
+// which each of them counts up SUMS of when its sums have been written, and which counts up FACTOR of
+// each when that has. This kernel fills c_0, c_1, c_3 and, for others, c_2 and c_4; the weight is read
+// once a core.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -15,6 +20,8 @@
 namespace {
 
 constexpr uint32_t TWO_ONES = 0x3f803f80;  // 1.0 in BF16, twice
+[[maybe_unused]] constexpr uint32_t BLOCKS = get_compile_time_arg_val(0);  // of a row
+[[maybe_unused]] constexpr uint32_t CORES = get_compile_time_arg_val(1);   // of a row
 
 void fill_ones() {
     cb_reserve_back(3, 1);
@@ -24,36 +31,95 @@ void fill_ones() {
 }
 
 template <class Source>
-void read_row(uint32_t buffer, const Source& source, uint32_t first, uint32_t across, uint32_t bytes) {
-    cb_reserve_back(buffer, across);
+void read_row(uint32_t buffer, const Source& source, uint32_t first, uint32_t tiles, uint32_t bytes) {
+    cb_reserve_back(buffer, tiles);
     uint32_t to = get_write_ptr(buffer);
-    for (uint32_t tile = first; tile < first + across; ++tile) {
+    for (uint32_t tile = first; tile < first + tiles; ++tile) {
         noc_async_read_page(tile, source, to);
         to += bytes;
     }
     noc_async_read_barrier();
-    cb_push_back(buffer, across);
+    cb_push_back(buffer, tiles);
 }
+
+#ifdef MUSE_SHARED
+constexpr uint32_t SUMS = 0;
+constexpr uint32_t FACTOR = 1;
+constexpr uint32_t TILE = 4096;  // bytes of F32
+constexpr uint32_t BEHIND = 8;   // the arguments that all cores have: pairs, a core of the row each
+
+using Semaphore = volatile tt_l1_ptr uint32_t*;
+
+// A place in the memory of a core of the row.
+uint64_t on_core(uint32_t core, uint32_t address) {
+    return get_noc_addr(get_arg_val<uint32_t>(BEHIND + 2 * core), get_arg_val<uint32_t>(BEHIND + 2 * core + 1), address);
+}
+
+void await(uint32_t semaphore, uint32_t count) {
+    const Semaphore word = reinterpret_cast<Semaphore>(get_semaphore(semaphore));
+    noc_semaphore_wait(word, count);
+    noc_semaphore_set(word, 0);
+}
+
+void send_sums(uint32_t first_block, uint32_t blocks) {
+    cb_wait_front(6, blocks);
+    noc_async_write(get_read_ptr(6), on_core(0, get_write_ptr(2) + first_block * TILE), blocks * TILE);
+    // Increments go another way than writes: these must have come.
+    noc_async_write_barrier();
+    noc_semaphore_inc(on_core(0, get_semaphore(SUMS)), 1);
+    cb_pop_front(6, blocks);
+}
+
+void send_factor() {
+    cb_reserve_back(2, BLOCKS);
+    await(SUMS, CORES);
+    cb_push_back(2, BLOCKS);
+    cb_wait_front(7, 1);
+    for (uint32_t core = 0; core < CORES; ++core) {
+        noc_async_write(get_read_ptr(7), on_core(core, get_write_ptr(4)), TILE);
+    }
+    noc_async_write_barrier();
+    for (uint32_t core = 0; core < CORES; ++core) noc_semaphore_inc(on_core(core, get_semaphore(FACTOR)), 1);
+    cb_pop_front(7, 1);
+}
+
+void take_factor() {
+    cb_reserve_back(4, 1);
+    await(FACTOR, 1);
+    cb_push_back(4, 1);
+}
+#endif
 
 }  // namespace
 
 void kernel_main() {
     const uint32_t x_address = get_arg_val<uint32_t>(0);
-    const uint32_t weight_address = get_arg_val<uint32_t>(1);
-    const uint32_t first = get_arg_val<uint32_t>(2);
-    const uint32_t rows = get_arg_val<uint32_t>(3);
-    constexpr uint32_t across = get_compile_time_arg_val(0);
+    [[maybe_unused]] const uint32_t weight_address = get_arg_val<uint32_t>(1);
+    uint32_t first = get_arg_val<uint32_t>(2);
+    [[maybe_unused]] const uint32_t left = get_arg_val<uint32_t>(3);  // in its row
+    const uint32_t tiles = get_arg_val<uint32_t>(4);
+    const uint32_t rows = get_arg_val<uint32_t>(5);
     constexpr uint32_t x_bytes = get_tile_size(0);
-    constexpr auto x_args = TensorAccessorArgs<1>();
+    constexpr auto x_args = TensorAccessorArgs<2>();
     const auto x = TensorAccessor(x_args, x_address, x_bytes);
     fill_ones();
 #ifdef MUSE_WEIGHTED
     constexpr uint32_t weight_bytes = get_tile_size(1);
     constexpr auto weight_args = TensorAccessorArgs<x_args.next_compile_time_args_offset()>();
     const auto weight = TensorAccessor(weight_args, weight_address, weight_bytes);
-    read_row(1, weight, 0, across, weight_bytes);
 #endif
-    for (uint32_t row = first; row < first + rows; ++row) {
-        read_row(0, x, row * across, across, x_bytes);
+    for (uint32_t row = 0; row < rows; ++row) {
+        read_row(0, x, first, tiles, x_bytes);
+        first += tiles;
+#ifdef MUSE_WEIGHTED
+        // It is not needed before the sums of a row.
+        if (row == 0) read_row(1, weight, left, tiles, weight_bytes);
+#endif
     }
+#ifdef MUSE_SHARED
+    send_sums(get_arg_val<uint32_t>(6), get_arg_val<uint32_t>(7));
+    if (left == 0) send_factor();
+    take_factor();
+    noc_async_atomic_barrier();
+#endif
 }

@@ -33,12 +33,7 @@ void rotate(uint32_t tile) {
     mul_binary_tile(2, 3, 2);
     add_binary_tile_init();
     add_binary_tile(0, 2, 0);
-    tile_regs_commit();
-    tile_regs_wait();
-    cb_reserve_back(OUT, 1);
-    pack_tile(0, OUT);
-    cb_push_back(OUT, 1);
-    tile_regs_release();
+    hand_on(OUT);
 }
 
 }  // namespace

@@ -10,9 +10,6 @@
 // Cores: any number, each a run of heads of tile rows, as they lie. This kernel fills c_0 to c_4; a
 // core reads the table once for each row of tiles. A head is written when all of it was read, so
 // that `out` may be `x`.
-#include <cstdint>
-
-#include "api/dataflow/dataflow_api.h"
 
 namespace {
 
@@ -23,11 +20,9 @@ constexpr uint32_t SHORT_FACE = 512;  // of BF16
 constexpr uint32_t TILES = get_compile_time_arg_val(0);  // of a head
 constexpr uint32_t WIDTH = TILES * SIDE * 4;             // bytes of a row of cosines
 
-using Words = volatile tt_l1_ptr uint32_t*;
-
 // Lays 32 rows of cosines (at 0) or sines (behind them) out as tiles.
 template <class Table>
-void gather(uint32_t buffer, const Table& table, Words positions, uint32_t offset) {
+void gather(uint32_t buffer, const Table& table, const Words positions, uint32_t offset) {
     cb_reserve_back(buffer, TILES);
     const uint32_t tiles = get_write_ptr(buffer);
     for (uint32_t row = 0; row < SIDE; ++row) {
@@ -72,10 +67,7 @@ void kernel_main() {
     constexpr auto position_args = TensorAccessorArgs<table_args.next_compile_time_args_offset()>();
     const auto x = TensorAccessor(x_args, x_address, x_bytes);
     const auto table = TensorAccessor(table_args, table_address, 2 * WIDTH);
-    const auto positions = TensorAccessor(position_args, positions_address, positions_bytes);
-    noc_async_read_page(0, positions, get_write_ptr(4));
-    noc_async_read_barrier();
-    Words numbers = reinterpret_cast<Words>(get_write_ptr(4));
+    const Words numbers = read_numbers(position_args, positions_address, positions_bytes, 4);
     for (uint32_t unit = first; unit < first + count; ++unit) {
         if (unit == first || head == 0) {
             gather(2, table, numbers + down * SIDE, 0);

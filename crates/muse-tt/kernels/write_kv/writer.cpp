@@ -15,8 +15,6 @@ constexpr uint32_t ACROSS = get_compile_time_arg_val(0);
 constexpr uint32_t TILES = get_compile_time_arg_val(1);  // of a head
 constexpr uint32_t HEADS = ACROSS / TILES;
 
-using Words = volatile tt_l1_ptr uint32_t*;
-
 // The tile that holds a slot, `tile` being the one of the row's K or V.
 uint32_t tile_of(uint32_t slot, uint32_t head, uint32_t tile) {
     return (((slot >> 6) * HEADS + head) * 2 + (slot >> 5 & 1)) * TILES + tile;
@@ -66,22 +64,17 @@ void kernel_main() {
     const auto v_pages = TensorAccessor(v_page_args, v_pages_address, bytes);
     const uint32_t k_tile = get_write_ptr(0);
     const uint32_t v_tile = get_write_ptr(1);
-    noc_async_read_page(0, TensorAccessor(slot_args, slots_address, slots_bytes), get_write_ptr(2));
-    Words slots = reinterpret_cast<Words>(get_write_ptr(2));
-    uint32_t down = first / ACROSS;
-    uint32_t right = first - down * ACROSS;
-    for (uint32_t unit = first; unit < first + count; ++unit) {
+    const Words slots = read_numbers(slot_args, slots_address, slots_bytes, 2);
+    TilePlace at(first, ACROSS);
+    for (uint32_t unit = first; unit < first + count; ++unit, at.next()) {
         noc_async_read_page(unit, k, k_tile);
         noc_async_read_page(unit, v, v_tile);
         noc_async_read_barrier();
-        const bool whole = is_half_page(slots + down * SIDE);
-        const uint32_t head = right / TILES;
-        store(k_tile, k_pages, slots + down * SIDE, whole, head, right - head * TILES);
-        store(v_tile, v_pages, slots + down * SIDE, whole, head, right - head * TILES);
+        const Words rows = slots + at.down * SIDE;
+        const bool whole = is_half_page(rows);
+        const uint32_t head = at.right / TILES;
+        store(k_tile, k_pages, rows, whole, head, at.right - head * TILES);
+        store(v_tile, v_pages, rows, whole, head, at.right - head * TILES);
         noc_async_write_barrier();
-        if (++right == ACROSS) {
-            right = 0;
-            ++down;
-        }
     }
 }

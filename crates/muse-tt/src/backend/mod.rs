@@ -31,7 +31,8 @@ pub struct TtOptions {
 }
 
 /// A Tenstorrent device. Buffers hold BF16, and operations on rows compute whole tiles of 32: what
-/// stands in the rows behind those named, up to a whole tile, is not kept.
+/// stands in the rows behind those named, up to a whole tile, is not kept. On no rows they do
+/// nothing.
 pub struct Tt {
     device: Device,
     cores: Cores,
@@ -111,6 +112,9 @@ impl Tt {
         rows: usize,
         y: &Activations,
     ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
         let (x, y) = (x.matrix.top(rows), y.matrix.top(rows));
         self.run(&op::binary(operation, &x, &y, &x, self.cores))
     }

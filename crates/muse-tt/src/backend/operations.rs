@@ -118,6 +118,9 @@ impl Backend for Tt {
         first_row: usize,
     ) -> Result<()> {
         let Loaded::Rows(table) = table else { panic!("only {EMBEDDING} is gathered from") };
+        if ids.is_empty() {
+            return Ok(());
+        }
         assert!(first_row + ids.len() <= out.rows, "rows of the embedding's output");
         let numbers: Vec<u32> = ids.iter().map(|token| token.0).collect();
         assert!(numbers.iter().all(|id| (*id as usize) < table.rows()), "tokens of the vocabulary");
@@ -135,6 +138,9 @@ impl Backend for Tt {
         rows: usize,
         into: &mut [(&Loaded, &mut Activations)],
     ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
         let x = x.matrix.top(rows);
         for (weight, out) in into {
             let Loaded::Product(weight) = weight else { panic!("{EMBEDDING} is not multiplied") };
@@ -151,6 +157,9 @@ impl Backend for Tt {
         eps: f32,
         out: &mut Activations,
     ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
         let (x, out) = (x.matrix.top(rows), out.matrix.top(rows));
         let weight = weight.map(|weight| &weight.matrix);
         self.run(&op::rms_norm(&x, weight, eps, &out, self.cores))
@@ -163,16 +172,23 @@ impl Backend for Tt {
         weight: &Activations,
         eps: f32,
     ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
         let x = x.matrix.top(rows);
         self.run(&op::head_norm(&x, &weight.matrix, eps, &x, self.cores))
     }
 
     fn rope(&self, x: &mut Activations, places: &[Place<'_>], rope: &Rope) -> Result<()> {
+        let rows = total_rows(places);
+        if rows == 0 {
+            return Ok(());
+        }
         let at = Ids::of(&self.device, &positions(places))?;
         let end = places.iter().map(|place| place.start as usize + place.rows).max().unwrap_or(0);
         let known = self.options.positions;
         assert!(end <= known, "position {end}, the device was opened for {known}");
-        let x = x.matrix.top(total_rows(places));
+        let x = x.matrix.top(rows);
         let mut state = self.state();
         let State { programs, rotations } = &mut *state;
         let rotations = match rotations.entry((rope.head_dim, rope.theta.to_bits())) {
@@ -190,6 +206,9 @@ impl Backend for Tt {
         v: &Activations,
     ) -> Result<()> {
         let rows = total_rows(places);
+        if rows == 0 {
+            return Ok(());
+        }
         let at = Ids::of(&self.device, &slots(places, kv.group()))?;
         self.run(&op::write_kv(&k.matrix.top(rows), &v.matrix.top(rows), &at, kv, self.cores))
     }
@@ -202,9 +221,12 @@ impl Backend for Tt {
         attention: &Attention,
         out: &mut Activations,
     ) -> Result<()> {
+        let rows = total_rows(places);
+        if rows == 0 {
+            return Ok(());
+        }
         let Attention { heads, head_dim, scale, mask } = *attention;
         assert_eq!((head_dim, q.matrix.shape().1), (kv.head_dim(), heads * head_dim), "heads");
-        let rows = total_rows(places);
         // Programs are compiled for the room that there is: powers of two are few.
         let room = Segments::count(places, mask, op::PIECE_PAGES).next_power_of_two();
         let mut segments = Segments::new(&self.device, room, op::PIECE_PAGES)?;
@@ -234,6 +256,9 @@ impl Backend for Tt {
         scale: f32,
         cap: Option<f32>,
     ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
         let x = x.matrix.top(rows);
         let operation = cap.map_or(Unary::Scale(scale), |cap| Unary::Cap { scale, cap });
         self.run(&op::unary(operation, &x, &x, self.cores))

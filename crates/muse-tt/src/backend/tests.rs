@@ -1,8 +1,8 @@
 //! The backend on a device that keeps bytes and computes nothing.
 
 use muse_core::contract::{
-    Backend, History, KvShape, KvType, PageCopy, PageGroup, PickRow, Sampling, TensorInfo, Token,
-    WeightSource, WeightView,
+    Attention, Backend, History, KvShape, KvType, Mask, PageCopy, PageGroup, PageTable, PickRow,
+    Place, Rope, Sampling, TensorInfo, Token, WeightSource, WeightView,
 };
 use muse_core::quant::Format;
 
@@ -99,6 +99,38 @@ fn pages_are_copied_on_the_device() {
     assert_eq!(after.runs - before.runs, 4, "each head of K and of V, and nothing of the others");
     // The numbers of the rows are all that the host sends.
     assert_eq!(after.moved - before.moved, 4 * 64);
+}
+
+#[test]
+fn operations_on_no_rows_do_nothing() {
+    let tt = tt();
+    let [mut x, y, mut out] = [(); 3].map(|()| tt.alloc(2, 64).unwrap());
+    let by = tt.alloc(1, 64).unwrap();
+    let bytes = vec![0_u8; 4 * 64 * 64];
+    let load = |name| {
+        let (format, bytes) = (Format::F32, bytes.as_slice().into());
+        tt.load(WeightView { name, format, rows: 64, cols: 64, bytes }).unwrap()
+    };
+    let (table, weight) = (load(EMBEDDING), load("blk.0.attn_q.weight"));
+    let (group, kind) = (PageGroup::Full, KvType::Bf16);
+    let shape = KvShape { group, pages: 1, kv_heads: 1, head_dim: 64, kind };
+    let mut kv = tt.alloc_kv(shape).unwrap();
+    let none = [Place { start: 3, rows: 0, pages: PageTable::default() }];
+    let mask = Mask::Causal { window: None };
+    let attention = Attention { heads: 1, head_dim: 64, scale: 1.0, mask };
+    tt.embed(&table, &[], &mut out, 1).unwrap();
+    tt.linear(&y, 0, &mut [(&weight, &mut out)]).unwrap();
+    tt.rms_norm(&y, 0, Some(&by), 1e-5, &mut out).unwrap();
+    tt.head_norm(&mut x, 0, &by, 1e-5).unwrap();
+    tt.add(&mut x, 0, &y).unwrap();
+    tt.scale_cap(&mut x, 0, 2.0, None).unwrap();
+    tt.copy(&y, &[], &mut out, 0, 0).unwrap();
+    for places in [&none[..], &[]] {
+        tt.rope(&mut x, places, &Rope { head_dim: 64, theta: 5e5 }).unwrap();
+        tt.write_kv(&mut kv, places, &x, &y).unwrap();
+        tt.attend(&y, &kv, places, &attention, &mut out).unwrap();
+    }
+    assert_eq!(fake::log().runs, 0);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use crate::cores::Cores;
 use crate::matrix::{Ids, Matrix};
 use crate::program::{Arg, Kernel, Plan, Shape};
 
-const PARTIAL: &str = include_str!("../../kernels/argmax/partial.cpp");
-const COMBINE: &str = include_str!("../../kernels/argmax/combine.cpp");
+const PARTIAL: &str = kernel!("argmax/partial.cpp");
+const COMBINE: &str = kernel!("argmax/combine.cpp");
 
 /// Numbers that a core leaves for each row.
 pub const PARTIAL_NUMBERS: usize = 2;

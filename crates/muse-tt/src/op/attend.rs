@@ -10,16 +10,11 @@ use crate::pages::KvPages;
 use crate::program::{Arg, CircularBuffer, Kernel, Plan, Shape};
 use crate::segments::Segments;
 
-/// A kernel behind the headers that it builds on.
-macro_rules! kernel {
-    ($($part:literal),+) => { concat!($(include_str!(concat!("../../kernels/", $part))),+) };
-}
-
 const READER: &str = kernel!("segment.h", "attend/reader.cpp");
-const COMPUTE: &str = kernel!("segment.h", "pack.h", "attend/compute.cpp");
+const COMPUTE: &str = kernel!("segment.h", "pack.h", "divide.h", "attend/compute.cpp");
 const WRITER: &str = kernel!("segment.h", "lines.h", "attend/writer.cpp");
 const COMBINE_READER: &str = kernel!("segment.h", "combine/reader.cpp");
-const COMBINE: &str = kernel!("segment.h", "pack.h", "combine/compute.cpp");
+const COMBINE: &str = kernel!("segment.h", "pack.h", "divide.h", "combine/compute.cpp");
 
 /// Pages of a piece of a segment: so many that what it hands over is a twentieth of their bytes, and
 /// that windows of the published model are rarely cut.

@@ -7,8 +7,7 @@ use crate::cores::Cores;
 use crate::matrix::{Ids, Matrix};
 use crate::program::{Arg, Plan, Shape};
 
-const WRITER: &str =
-    concat!(include_str!("../../kernels/lines.h"), include_str!("../../kernels/copy/writer.cpp"));
+const WRITER: &str = kernel!("numbers.h", "lines.h", "copy/writer.cpp");
 
 /// Copies row `rows[i]` of `from` to row `first_row + i` of `to`, for `count` rows, from column
 /// `first_col`, a whole number of tiles, on; both BF16. Nothing else of `to` changes.

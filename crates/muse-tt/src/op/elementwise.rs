@@ -5,9 +5,9 @@ use crate::cores::Cores;
 use crate::matrix::Matrix;
 use crate::program::{Arg, Kernel, Plan, Shape};
 
-const READER: &str = include_str!("../../kernels/elementwise/reader.cpp");
-const COMPUTE: &str = include_str!("../../kernels/elementwise/compute.cpp");
-const WRITER: &str = include_str!("../../kernels/elementwise/writer.cpp");
+const READER: &str = kernel!("elementwise/reader.cpp");
+const COMPUTE: &str = kernel!("pack.h", "elementwise/compute.cpp");
+const WRITER: &str = kernel!("elementwise/writer.cpp");
 
 /// An operation of two matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

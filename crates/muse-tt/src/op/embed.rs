@@ -7,7 +7,7 @@ use crate::cores::Cores;
 use crate::matrix::{Ids, Matrix, Table};
 use crate::program::{Arg, Plan, Shape};
 
-const WRITER: &str = include_str!("../../kernels/embed/writer.cpp");
+const WRITER: &str = kernel!("numbers.h", "embed/writer.cpp");
 
 /// `out[i] = table[ids[i]]` for the first `rows` rows; the others of `out`, BF16, become zero.
 pub fn embed(table: &Table, ids: &Ids, rows: u32, out: &Matrix, cores: Cores) -> Plan {

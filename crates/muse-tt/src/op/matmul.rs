@@ -8,9 +8,9 @@ use crate::matrix::Matrix;
 use crate::program::{Arg, Plan, Shape};
 use crate::weight::Weight;
 
-const READER: &str = include_str!("../../kernels/matmul/reader.cpp");
-const COMPUTE: &str = include_str!("../../kernels/matmul/compute.cpp");
-const WRITER: &str = include_str!("../../kernels/matmul/writer.cpp");
+const READER: &str = kernel!("matmul/reader.cpp");
+const COMPUTE: &str = kernel!("pack.h", "matmul/compute.cpp");
+const WRITER: &str = kernel!("matmul/writer.cpp");
 
 /// Where sums are kept.
 const SUMS: u32 = 24;
@@ -20,7 +20,7 @@ const RING: u32 = 4;
 const ROOM: usize = 1_300_000;
 
 /// `out = x · wᵀ`: `x` `[M, K]`, `w` `[N, K]` in any format, `out` `[M, N]`. The weight is read
-/// once for every [`height`] rows of tiles of `x`, and `x` once.
+/// once for every `height` rows of tiles of `x`, and `x` once.
 pub fn matmul(x: &Matrix, w: &Weight, out: &Matrix, cores: Cores) -> Plan {
     let layout = w.layout();
     assert_eq!(x.shape().1, layout.cols, "x has a column for each of w");

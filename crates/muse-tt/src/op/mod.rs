@@ -1,6 +1,11 @@
 //! The operations of the model, each as a plan of kernels. A plan decides which core does what;
 //! the kernels in `kernels/` say how.
 
+/// A kernel behind the headers that it builds on.
+macro_rules! kernel {
+    ($($part:literal),+) => { concat!($(include_str!(concat!("../../kernels/", $part))),+) };
+}
+
 mod argmax;
 mod attend;
 mod copy;
@@ -70,5 +75,54 @@ fn compute(source: &'static str, constants: Vec<u32>, defines: Vec<&'static str>
         accessors: Vec::new(),
         defines,
         shared: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muse_core::contract::{KvShape, KvType, PageGroup, Rope};
+
+    use super::*;
+    use crate::fake;
+    use crate::{Cores, Device, KvPages, Matrix, Plan, Table, Weight};
+
+    /// One core, a row of them and the grid are all used by the widths of the published model.
+    #[test]
+    fn work_of_the_published_model_fills_the_cores() {
+        let device = Device::open(fake::library(), fake::tests::OPTIONS).unwrap();
+        let bf16 = TileFormat::Bf16;
+        let matrix = |rows, cols| Matrix::new(&device, bf16, rows, cols).unwrap();
+        let ids = |count: usize| Ids::in_pages(&device, 130, count).unwrap();
+        let (x, by) = (matrix(32, 6656), matrix(1, 6656));
+        let (chunk, q, k) = (matrix(160, 6656), matrix(160, 4096), matrix(576, 256));
+        let head = matrix(1, 128);
+        let weight = Weight::of(&device, TileFormat::Bfp4, &vec![0.0; 4160 * 64], 64).unwrap();
+        let table = Table::of(&device, &vec![0.0; 6656], 6656).unwrap();
+        let rope_of = Rope { head_dim: 128, theta: 5e5 };
+        let rotations = Rotations::new(&device, &rope_of, 8).unwrap();
+        let (kind, group) = (KvType::Bf16, PageGroup::Full);
+        let shape = KvShape { group, pages: 1, kv_heads: 2, head_dim: 128, kind };
+        let pages = KvPages::new(&device, shape).unwrap();
+        let (small, long) = (ids(32), ids(576));
+        let used = |plan: &dyn Fn(Cores) -> Plan| {
+            [(1, 1), (13, 1), (13, 10)]
+                .map(|(columns, rows)| plan(Cores::grid(columns, rows)).cores())
+        };
+        for (name, cores) in [
+            ("add", used(&|on| binary(Binary::Add, &x, &x, &x, on))),
+            ("cap", used(&|on| unary(Unary::Scale(2.0), &x, &x, on))),
+            ("matmul", used(&|on| matmul(&matrix(32, 64), &weight, &matrix(32, 4160), on))),
+            ("head_norm", used(&|on| head_norm(&q, &head, 1e-5, &q, on))),
+            ("rope", used(&|on| rope(&q, &long, &rotations, &q, on))),
+            ("embed", used(&|on| embed(&table, &small, 32, &x, on))),
+            ("copy", used(&|on| copy(&x, &small, 32, &x, (0, 0), on))),
+            ("write_kv", used(&|on| write_kv(&k, &k, &long, &pages, on))),
+            ("argmax", used(&|on| argmax(&x, 16, &small, &small, on)[0].clone())),
+        ] {
+            assert_eq!(cores, [1, 13, 130], "{name}");
+        }
+        // A tile of rows is shared by as many as it has blocks; five are, by equal numbers.
+        assert_eq!(used(&|on| rms_norm(&x, Some(&by), 1e-5, &x, on)), [1, 13, 26]);
+        assert_eq!(used(&|on| rms_norm(&chunk, Some(&by), 1e-5, &chunk, on)), [1, 10, 130]);
     }
 }

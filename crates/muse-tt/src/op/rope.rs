@@ -11,8 +11,8 @@ use crate::device::Device;
 use crate::matrix::{Ids, Matrix};
 use crate::program::{Arg, Kernel, Plan, Shape};
 
-const READER: &str = include_str!("../../kernels/rope/reader.cpp");
-const COMPUTE: &str = include_str!("../../kernels/rope/compute.cpp");
+const READER: &str = kernel!("numbers.h", "rope/reader.cpp");
+const COMPUTE: &str = kernel!("pack.h", "rope/compute.cpp");
 
 /// Cosines and sines of every position, a page of F32 values each, made for whole heads: the sines
 /// of the left half are negative.

@@ -8,10 +8,7 @@ use crate::matrix::{Ids, Matrix};
 use crate::pages::KvPages;
 use crate::program::{Arg, Plan, Shape};
 
-const WRITER: &str = concat!(
-    include_str!("../../kernels/lines.h"),
-    include_str!("../../kernels/write_kv/writer.cpp")
-);
+const WRITER: &str = kernel!("numbers.h", "lines.h", "write_kv/writer.cpp");
 
 /// Stores row `i` of `k` and `v`, BF16, at `slots[i]`, see [`crate::slots`]; there is a slot for
 /// every row of tiles, also for those that fill them up.
