@@ -51,7 +51,10 @@ fn joins(package: &str) -> bool {
 fn sibling_refusal(edge: &Edge<'_>) -> Option<&'static str> {
     match (edge.from, edge.to) {
         ("muse-tests", _) => None,
-        ("muse-parity", "muse-cpu" | "muse-tt" | "muse-weights" | "muse-testkit") => None,
+        (
+            "muse-parity",
+            "muse-cpu" | "muse-dflash" | "muse-tt" | "muse-weights" | "muse-testkit",
+        ) => None,
         (_, "muse-testkit") => Some("muse-testkit is for tests: make it a dev-dependency"),
         ("xtask", _) => Some("xtask builds in seconds because it needs no crate of muse"),
         ("muse-serve", _) | ("muse-tt", "muse-tt-sys") => None,
@@ -106,6 +109,7 @@ mod tests {
         refuses("muse-parity", "muse-serve", None);
         allows("muse-parity", "muse-tt", None);
         allows("muse-parity", "muse-cpu", None);
+        allows("muse-parity", "muse-dflash", None);
         allows("muse-parity", "muse-weights", None);
         allows("muse-dflash", "muse-core", None);
         allows("muse-tt", "muse-tt-sys", None);

@@ -164,7 +164,7 @@ impl Parts {
 
 /// Into how many units the heads of a segment are cut: as few as keep three quarters of the cores
 /// busy, for heads that share a unit share the reading of K and V.
-pub fn attend_units(q: &Matrix, store: &KvPages, segments: &Segments, cores: Cores) -> u32 {
+fn attend_units(q: &Matrix, store: &KvPages, segments: &Segments, cores: Cores) -> u32 {
     let heads = (q.shape().1 / store.head_dim()) as u32;
     units_of(segments.room(), heads, store.heads() as u32, cores.count())
 }

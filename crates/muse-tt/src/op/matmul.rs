@@ -65,7 +65,7 @@ pub fn matmul(x: &Matrix, w: &Weight, out: &Matrix, cores: Cores) -> Plan {
 
 /// Rows of tiles of `x` for which a product on these cores keeps its sums at once: as many as
 /// there is room for.
-pub fn height(x: &Matrix, w: &Weight, cores: Cores) -> u32 {
+fn height(x: &Matrix, w: &Weight, cores: Cores) -> u32 {
     let (layout, down) = (w.layout(), x.tile_shape().0);
     let width = layout
         .columns()

@@ -17,11 +17,11 @@ mod rope;
 mod write_kv;
 
 pub use argmax::{PARTIAL_NUMBERS, argmax};
-pub use attend::{PIECE_PAGES, attend, attend_partials, attend_units};
+pub use attend::{PIECE_PAGES, attend, attend_partials};
 pub use copy::copy;
 pub use elementwise::{Binary, Unary, binary, unary};
 pub use embed::embed;
-pub use matmul::{height, matmul};
+pub use matmul::matmul;
 pub use rms_norm::{head_norm, rms_norm};
 pub use rope::{Rotations, rope};
 pub use write_kv::write_kv;

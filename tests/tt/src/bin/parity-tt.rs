@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use muse_parity::cases::{self, Case};
-use muse_parity::lane::{Lane, Needs, SIMULATOR};
+use muse_parity::lane::{Lane, SIMULATOR};
 use muse_parity::setup::Environment;
 use muse_parity::{SKIPPED, process};
 use muse_tt::{Device, DeviceOptions};
@@ -102,10 +102,10 @@ fn wanted(options: &Options) -> Result<Vec<Case>> {
         let kinds: Vec<String> = kinds.into_iter().collect();
         bail!("no case has {name:?} in its name; there are {}", kinds.join(", "));
     }
-    // A trace runs its programs several times, and a backend what it likes: there is no least.
-    let counts = |case: &Case| !matches!(case.needs, Needs::Traces | Needs::Backend);
-    wanted.retain(|case| !options.cost || counts(case));
     wanted.retain(|case| !options.quick || case.quick);
+    for case in wanted.extract_if(.., |case| options.cost && !case.counts) {
+        println!("parity: SKIPPED {}: it runs programs of others, which count there", case.name);
+    }
     if options.brief {
         let mut seen = BTreeSet::new();
         wanted.reverse();

@@ -1,5 +1,7 @@
 //! Attention over pages.
 
+use std::ops::Range;
+
 use muse_core::Result;
 use muse_core::contract::{
     Attention, Backend, KvShape, KvType, Mask, PAGE_TOKENS, PageGroup, Place,
@@ -10,7 +12,7 @@ use muse_tt::{KvPages, Segments, op};
 use crate::lane::Needs;
 
 use super::sequence::{Sequence, places};
-use super::{Bench, CANARY, Case, Least, On, Outcome, TILE_PRODUCT, case, values};
+use super::{Bench, CANARY, Case, Due, Kind, On, Outcome, TILE_PRODUCT, case, values};
 
 /// What rows of ended sequences may have left in the pages of a running one.
 const STALE: f32 = 3e4;
@@ -20,9 +22,9 @@ type Heads = (usize, usize, usize);
 /// The least that there can be, for a slow simulator, and with heads that share K and V.
 const LEAST: Heads = (1, 1, 32);
 const GROUPED: Heads = (2, 1, 32);
-/// As in the tests of the published model, in `nano`, and in the model itself.
-const TINY: Heads = (4, 2, 64);
-const NANO: Heads = (8, 2, 32);
+/// As in the random checkpoint `tiny`, in `nano`, and in the published model.
+const TINY: Heads = (8, 2, 32);
+const NANO: Heads = (4, 2, 64);
 const REAL: Heads = (32, 2, 128);
 /// As in the model's drafter.
 const DRAFTER: Heads = (32, 8, 128);
@@ -39,49 +41,55 @@ const DEEP: Runs = &[(440, 32)];
 const LONG: Runs = &[(4090, 10)];
 const DRAFT: Runs = &[(2040, 16)];
 
+/// How many cores of one, a row and the grid read a K/V head: its query heads are dealt out to as
+/// many as would have nothing to do otherwise.
+type Readers = [u64; 3];
+
 /// Blocks that are verified, alone and beside other sequences, and chunks of prompts; every mask.
 pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
     let (all, window) = (Mask::Causal { window: None }, Mask::Causal { window: Some(100) });
-    let block = Mask::Block { reach: 100 };
-    let named = [
-        ("least", SHORT, LEAST, Mask::Causal { window: Some(30) }),
-        ("grouped", SHARED, GROUPED, all),
-        ("verify", VERIFY, TINY, all),
-        ("verify_window", VERIFY, NANO, Mask::Causal { window: Some(32) }),
-        ("packed", PACKED, TINY, all),
-        ("packed_window", PACKED, NANO, window),
-        ("chunk", CHUNK, NANO, all),
-        ("chunk_window", SECOND, TINY, window),
-        ("block", VERIFY, TINY, Mask::Block { reach: 40 }),
-        ("block_packed", PACKED, NANO, block),
-        ("long", LONG, NANO, all),
-        ("real_verify", VERIFY, REAL, all),
-        ("real_deep", DEEP, REAL, all),
-        ("real_deep_window", DEEP, REAL, window),
-        ("real_packed", PACKED, REAL, window),
-        ("real_chunk", SECOND, REAL, all),
-        ("real_block", PACKED, REAL, block),
-        ("real_draft", DRAFT, DRAFTER, Mask::Block { reach: 2047 }),
+    let (near, narrow) = (Mask::Causal { window: Some(32) }, Mask::Causal { window: Some(30) });
+    let block = |reach| Mask::Block { reach };
+    let named: [(&str, Runs, Heads, Mask, Readers); 18] = [
+        ("least", SHORT, LEAST, narrow, [1, 1, 1]),
+        ("grouped", SHARED, GROUPED, all, [1, 2, 2]),
+        ("verify", VERIFY, NANO, all, [1, 2, 2]),
+        ("verify_window", VERIFY, TINY, near, [1, 2, 4]),
+        ("packed", PACKED, NANO, all, [1, 1, 2]),
+        ("packed_window", PACKED, TINY, window, [1, 1, 4]),
+        ("chunk", CHUNK, TINY, all, [1, 1, 4]),
+        ("chunk_window", SECOND, NANO, window, [1, 1, 2]),
+        ("block", VERIFY, NANO, block(40), [1, 2, 2]),
+        ("block_packed", PACKED, TINY, block(100), [1, 1, 4]),
+        ("long", LONG, TINY, all, [1, 2, 4]),
+        ("real_verify", VERIFY, REAL, all, [1, 2, 16]),
+        ("real_deep", DEEP, REAL, all, [1, 2, 16]),
+        ("real_deep_window", DEEP, REAL, window, [1, 2, 16]),
+        ("real_packed", PACKED, REAL, window, [1, 1, 16]),
+        ("real_chunk", SECOND, REAL, all, [1, 1, 16]),
+        ("real_block", PACKED, REAL, block(100), [1, 1, 16]),
+        ("real_draft", DRAFT, DRAFTER, block(2047), [1, 1, 4]),
     ];
-    let near = named.into_iter().map(move |(name, runs, heads, mask)| {
-        let quick = name == "least" && matches!(on, On::One);
-        sized(name, runs, heads, on, quick, move |bench| {
-            bench.attend(&Setting::new(runs, heads, mask), on)
+    let whole = named.into_iter().map(move |(name, runs, heads, mask, readers)| {
+        sized(name, runs, heads, on, false, move |bench| {
+            bench.attend(&Setting::new(runs, heads, mask, readers), on)
         })
     });
-    let below = sized("below", PACKED, NANO, on, false, move |bench| {
-        bench.attend(&Setting::new(PACKED, NANO, window).below(), on)
+    let packed = move || Setting::new(PACKED, TINY, window, [1, 1, 4]);
+    let below =
+        sized("below", PACKED, TINY, on, false, move |bench| bench.attend(&packed().below(), on));
+    let pieces = sized("pieces", PACKED, TINY, on, false, move |bench| {
+        bench.attend(&packed().in_pieces(2), on)
     });
-    let pieces = sized("pieces", PACKED, NANO, on, false, move |bench| {
-        bench.attend(&Setting::new(PACKED, NANO, window).in_pieces(2), on)
+    // The quick one: heads that share keys, whole segments and pieces, a window.
+    let (quick, mask) = (matches!(on, On::One), Mask::Causal { window: Some(60) });
+    let small = sized("small_pieces", SHARED, GROUPED, on, quick, move |bench| {
+        bench.attend(&Setting::new(SHARED, GROUPED, mask, [1, 2, 2]).in_pieces(1), on)
     });
-    let small = sized("small_pieces", SHARED, GROUPED, on, false, move |bench| {
-        bench.attend(&Setting::new(SHARED, GROUPED, all).in_pieces(1), on)
+    let alone = sized("alone", PACKED, TINY, on, false, move |bench| {
+        bench.attend_alone(&packed().in_pieces(2), on)
     });
-    let alone = sized("alone", PACKED, NANO, on, false, move |bench| {
-        bench.attend_alone(&Setting::new(PACKED, NANO, window).in_pieces(2), on)
-    });
-    near.chain([below, pieces, small, alone])
+    whole.chain([below, pieces, small, alone.uncounted()])
 }
 
 fn sized(
@@ -125,38 +133,52 @@ fn by_head(rows: &[f32], dim: usize, width: usize) -> Vec<f32> {
     heads.copied().collect()
 }
 
-/// Of each piece of a segment: its queries once, its pages once a unit of heads, and products of
-/// scores and values, masks, the largest subtracted, totals, and what earlier pages are multiplied by.
-/// Pieces write what they hand over, which is read once. The numbers of segments come on top.
-fn add_least(least: &mut Least, setting: &Setting, places: &[Place<'_>], units: u64) {
+/// The least is every query once, K and V that a sequence sees once, products of scores and of values,
+/// and every result once. Beyond it are what the kernel computes along, and what cores that work at
+/// once read for themselves.
+fn attention_due(due: &mut Due, setting: &Setting, places: &[Place<'_>], readers: u64) {
     let (dim, heads) = (setting.shape.head_dim as u64, setting.attention.heads as u64);
+    let kv_heads = setting.shape.kv_heads as u64;
     let (page, most) = (PAGE_TOKENS as u32, setting.piece_pages as u32);
-    let tiles = dim / SIDE as u64;
-    let mut row = 0;
+    let (tiles, page_bytes) = (dim / SIDE as u64, 2 * 2 * u64::from(page) * dim);
+    let total: usize = places.iter().map(|place| place.rows).sum();
+    let query = 2 * SIDE as u64 * heads * dim;
+    due.read += total.div_ceil(SIDE) as u64 * query;
+    due.written += 2 * total as u64 * heads * dim;
+    let (mut row, mut queries) = (0, 0);
     for place in places {
-        let mut left = place.start..place.start + place.rows as u32;
-        while !left.is_empty() {
-            let rows = left.len().min(SIDE - row % SIDE);
-            let (first, last) = (left.start, left.start + rows as u32 - 1);
+        let pages_of = |rows: Range<u32>| {
             let seen = |position| setting.attention.mask.visible(place, position);
-            let (begin, end) = (seen(first).start / page, seen(last).end.div_ceil(page));
-            let pieces = u64::from(end.div_ceil(most) - begin / most);
-            let pages = u64::from(end - begin);
-            let mut products = pages * (4 * (tiles + 1) + 2) + 2 * (pages - pieces);
-            least.read += pieces * 2 * 32 * heads * dim;
-            least.read += units * pages * 2 * 2 * u64::from(page) * dim;
-            least.written += 2 * rows as u64 * heads * dim;
+            seen(rows.start).start / page..seen(rows.end - 1).end.div_ceil(page)
+        };
+        let mut left = place.start..place.start + place.rows as u32;
+        let once = kv_heads * pages_of(left.clone()).len() as u64 * page_bytes;
+        due.read += once;
+        let mut read = 0;
+        while !left.is_empty() {
+            let rows = left.len().min(SIDE - row % SIDE) as u32;
+            let seen = pages_of(left.start..left.start + rows);
+            let pieces = u64::from(seen.end.div_ceil(most) - seen.start / most);
+            let pages = seen.len() as u64;
+            queries += pieces;
+            read += readers * kv_heads * pages * page_bytes;
+            due.products += heads * pages * 4 * tiles * TILE_PRODUCT;
+            let mut along = 6 * pages + 2 * (pages - pieces);
             if pieces > 1 {
                 let handed_over = pieces * heads * (tiles + 2) * 4096;
-                least.written += handed_over;
-                least.read += handed_over;
-                products += pieces;
+                due.beyond(Kind::Written, handed_over, "what pieces hand over");
+                due.beyond(Kind::Read, handed_over, "what pieces hand over");
+                along += pieces;
             }
-            least.multiply_adds += heads * products * TILE_PRODUCT;
-            left.start += rows as u32;
-            row += rows;
+            let why = "masks, the largest of a row, totals and what earlier sums keep";
+            due.beyond(Kind::Products, heads * along * TILE_PRODUCT, why);
+            left.start += rows;
+            row += rows as usize;
         }
+        due.beyond(Kind::Read, read - once, "K and V for heads and rows of tiles that run at once");
     }
+    let again = queries - total.div_ceil(SIDE) as u64;
+    due.beyond(Kind::Read, again * query, "queries for each sequence and piece in their tile");
 }
 
 /// Sequences over pages, and the queries of the rows that run. Behind them runs one more row, of a
@@ -167,6 +189,7 @@ struct Setting {
     attention: Attention,
     /// Pages of a piece.
     piece_pages: usize,
+    readers: Readers,
     sequences: Vec<Sequence>,
     /// Rows of sound sequences.
     rows: usize,
@@ -176,7 +199,7 @@ struct Setting {
 }
 
 impl Setting {
-    fn new(runs: Runs, heads: Heads, mask: Mask) -> Self {
+    fn new(runs: Runs, heads: Heads, mask: Mask, readers: Readers) -> Self {
         let (heads, kv_heads, head_dim) = heads;
         let runs = [runs, &[(40, 1)]].concat();
         let ends = runs.iter().map(|(start, rows)| *start as usize + rows);
@@ -189,7 +212,8 @@ impl Setting {
         let stored = |seed| stored(&sequences, pages, kv_heads * head_dim, seed);
         let (k, v) = (stored(22), stored(23));
         let q = values((rows + 1) * heads * head_dim, 21);
-        Self { shape, attention, piece_pages: op::PIECE_PAGES, sequences, rows, q, k, v }
+        let piece_pages = op::PIECE_PAGES;
+        Self { shape, attention, piece_pages, readers, sequences, rows, q, k, v }
     }
 
     /// The same with scores far below zero.
@@ -227,7 +251,8 @@ impl Bench {
         let mut want = self.cpu.alloc(setting.rows + 1, cols)?;
         self.cpu.attend(&self.on_cpu(&setting.q, cols)?, &kv, &places, attention, &mut want)?;
         let sound = setting.rows * cols;
-        let outcome = Outcome::near(&got[..sound], &self.of_cpu(&want, sound)?);
+        // Weights of keys are rounded before they are multiplied.
+        let outcome = Outcome::near(&got[..sound], &self.of_cpu(&want, sound)?).rounded(2);
         Ok(outcome.untouched(&got[sound + cols..], CANARY))
     }
 
@@ -282,9 +307,15 @@ impl Bench {
         for plan in op::attend(&q, store, &segments, &partials, scale, &out, on.cores(self)) {
             self.programs.run(&plan, true)?;
         }
-        let units = u64::from(op::attend_units(&q, store, &segments, on.cores(self)));
-        add_least(&mut self.least, setting, places, units);
-        self.least.read += 2 * units * (segments.bytes() + u64::from(segments.room()) * 64);
+        let readers = setting.readers[on as usize];
+        attention_due(&mut self.due, setting, places, readers);
+        let units = readers * shape.kv_heads as u64;
+        self.due.read += segments.bytes();
+        self.due.cores = on.busy(self, room * units as usize);
+        // Both plans read all of a segment's numbers, and their writers how they begin.
+        let heads = u64::from(segments.room()) * 64;
+        let numbers = 2 * units * (segments.bytes() + heads) - segments.bytes();
+        self.due.beyond(Kind::Read, numbers, "numbers of segments for each of their units");
         out.read()
     }
 }

@@ -7,19 +7,23 @@ use muse_tt::{Ids, KvPages, op, slots};
 use crate::lane::Needs;
 
 use super::sequence::{Sequence, places};
-use super::{Bench, CANARY, Case, On, Outcome, case, values};
+use super::{Bench, CANARY, Case, On, Outcome, case, tiles, values};
 
-const PAGES: usize = 8;
+const PAGES: usize = 24;
 
 /// Rows of several sequences, across ends of pages, and half a page that is written whole.
 pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
     let packed: &[(u32, usize)] = &[(50, 20), (0, 1), (127, 2)];
     let chunk: &[(u32, usize)] = &[(32, 64), (5, 3)];
-    [(packed, 32), (packed, 128), (chunk, 64)].into_iter().map(move |(runs, dim)| {
+    // A chunk of the published model that fills all cores, and the block of a verify behind it.
+    let many: &[(u32, usize)] = &[(64, 512), (700, 16)];
+    let shapes = [(packed, 32), (packed, 128), (chunk, 64), (many, 128)];
+    shapes.into_iter().map(move |(runs, dim)| {
         let rows: usize = runs.iter().map(|(_, rows)| rows).sum();
         let quick = dim == 32 && matches!(on, On::One);
+        let needs = if rows > 100 { Needs::Speed } else { Needs::Little };
         let run = move |bench: &mut Bench| bench.write_kv(runs, dim, on);
-        case(&format!("write_kv/{dim}"), rows, 2 * dim, on, quick, Needs::Little, run)
+        case(&format!("write_kv/{dim}"), rows, 2 * dim, on, quick, needs, run)
     })
 }
 
@@ -43,8 +47,9 @@ impl Bench {
         let plan = op::write_kv(&a, &b, &at, &store, on.cores(self));
         self.programs.run(&plan, true)?;
         let real: usize = runs.iter().map(|(_, rows)| rows).sum();
-        self.least.read = a.bytes() + b.bytes() + plan.cores() * at.bytes();
-        self.least.written = 2 * 2 * (real * cols) as u64;
+        self.due.read = a.bytes() + b.bytes() + at.bytes();
+        self.due.written = 2 * 2 * (real * cols) as u64;
+        self.numbers_due(at.bytes(), tiles(rows, cols), on);
         let (got_k, got_v) = store.read()?;
         let mut kv = self.cpu.alloc_kv(shape)?;
         let canaries = self.on_cpu(&canaries, cols)?;

@@ -3,6 +3,7 @@
 
 mod attend;
 mod cache;
+mod drafter;
 mod heads;
 mod matmul;
 mod model;
@@ -18,13 +19,13 @@ mod transfer;
 use muse_core::Result;
 use muse_core::contract::{Backend, WeightView};
 use muse_core::quant::Format;
-use muse_core::quant::tile::TileFormat;
+use muse_core::quant::tile::{SIDE, TileFormat};
 use muse_cpu::{Buf, Cpu, CpuOptions};
 use muse_tt::{Cores, Device, Matrix, Programs};
 
 pub use outcome::Outcome;
 use price::TILE_PRODUCT;
-pub use price::{Least, Price};
+pub use price::{Due, Kind, Price};
 
 use crate::lane::Needs;
 
@@ -38,6 +39,8 @@ pub struct Case {
     pub quick: bool,
     /// What it needs of its lane.
     pub needs: Needs,
+    /// Whether it says what it should cost. Those that run programs of others several times do not.
+    pub counts: bool,
     run: Run,
 }
 
@@ -45,8 +48,8 @@ pub struct Case {
 pub struct Bench {
     programs: Programs,
     cpu: Cpu,
-    /// The least that the case can cost.
-    least: Least,
+    /// What the case should cost.
+    due: Due,
 }
 
 impl Case {
@@ -55,13 +58,23 @@ impl Case {
     /// # Errors
     /// Those of the device.
     pub fn run(&self, device: &Device, count: bool) -> Result<(Outcome, Option<Price>)> {
-        let cpu = Cpu::new(CpuOptions { threads: Some(1) })?.exact();
+        let cpu = cpu()?;
         let programs = if count { Programs::counting(device)? } else { Programs::new(device) };
-        let mut bench = Bench { programs, cpu, least: Least::default() };
+        let mut bench = Bench { programs, cpu, due: Due::default() };
         let outcome = (self.run)(&mut bench)?;
-        let least = bench.least;
-        Ok((outcome, bench.programs.cost()?.map(|cost| Price { cost, least })))
+        let (cost, due) = (bench.programs.cost()?, bench.due);
+        Ok((outcome, cost.map(|cost| Price { cost, due })))
     }
+
+    /// The same, not saying what it should cost.
+    fn uncounted(self) -> Self {
+        Self { counts: false, ..self }
+    }
+}
+
+/// What everything is compared with.
+fn cpu() -> Result<Cpu> {
+    Ok(Cpu::new(CpuOptions { threads: Some(1) })?.exact())
 }
 
 /// What lies where something may be written, or may not.
@@ -86,10 +99,17 @@ impl On {
             Self::Grid => Cores::grid(columns, rows),
         }
     }
+
+    /// How many of them have something to do when there are so many units of work.
+    fn busy(self, bench: &Bench, units: usize) -> u64 {
+        u64::from(self.cores(bench).count()).min(units as u64)
+    }
 }
 
 /// All cases.
 pub fn all() -> Vec<Case> {
+    let alone =
+        || model::cases().chain(drafter::cases()).chain(suite::cases()).chain(transfer::cases());
     let kinds = |on| {
         let heads = heads::cases(on).chain(cache::cases(on)).chain(attend::cases(on));
         rows::cases(on)
@@ -98,13 +118,7 @@ pub fn all() -> Vec<Case> {
             .chain(pick::cases(on))
             .chain(trace::cases(on))
     };
-    On::ALL
-        .into_iter()
-        .flat_map(kinds)
-        .chain(model::cases())
-        .chain(suite::cases())
-        .chain(transfer::cases())
-        .collect()
+    On::ALL.into_iter().flat_map(kinds).chain(alone()).collect()
 }
 
 fn case(
@@ -117,7 +131,8 @@ fn case(
     run: impl Fn(&mut Bench) -> Result<Outcome> + 'static,
 ) -> Case {
     let on = format!("{on:?}").to_lowercase();
-    Case { name: format!("{name}/{rows}x{cols}/{on}"), quick, needs, run: Box::new(run) }
+    let name = format!("{name}/{rows}x{cols}/{on}");
+    Case { name, quick, needs, counts: true, run: Box::new(run) }
 }
 
 /// Values as a model has them, the same every time, in BF16.
@@ -134,7 +149,18 @@ fn values(count: usize, seed: u32) -> Vec<f32> {
     normal.map(|x| half::bf16::from_f32(x).to_f32()).collect()
 }
 
+/// Tiles that so many rows and columns fill, also in part.
+fn tiles(rows: usize, cols: usize) -> usize {
+    rows.div_ceil(SIDE) * cols.div_ceil(SIDE)
+}
+
 impl Bench {
+    /// So many units of work, for which each core reads the numbers that say what to do.
+    fn numbers_due(&mut self, bytes: u64, units: usize, on: On) {
+        self.due.cores = on.busy(self, units);
+        self.due.beyond(Kind::Read, (self.due.cores - 1) * bytes, "numbers for each core");
+    }
+
     fn on_device(&self, values: &[f32], cols: usize) -> Result<Matrix> {
         Matrix::of(self.programs.device(), TileFormat::Bf16, values, cols)
     }

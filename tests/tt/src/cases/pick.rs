@@ -2,24 +2,28 @@
 
 use muse_core::Result;
 use muse_core::contract::{Backend, History, PickRow, Sampling};
-use muse_core::quant::tile::TileFormat;
+use muse_core::quant::tile::{SIDE, TileFormat};
 use muse_tt::{Ids, Matrix, op};
 
 use crate::lane::Needs;
 
-use super::{Bench, Case, On, Outcome, case, values};
+use super::{Bench, Case, Kind, On, Outcome, case, values};
+
+/// A verify of the published model: rows of a block, and its vocabulary.
+const VERIFY: (usize, usize) = (16, 202_048);
 
 /// Both formats of scores, and widths that leave columns of the last tile to nobody.
 pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
     let shapes = [(7, 70), (33, 200), (16, 1000)];
-    [TileFormat::Bf16, TileFormat::F32].into_iter().flat_map(move |format| {
-        shapes.into_iter().map(move |(rows, cols)| {
-            let quick = matches!((on, cols, format), (On::Row, 70, TileFormat::Bf16));
-            let name = format!("argmax_{}", format.name().to_lowercase());
-            let needs = if cols < 1000 { Needs::Little } else { Needs::Speed };
-            let run = move |bench: &mut Bench| bench.argmax(format, rows, cols, on);
-            case(&name, rows, cols, on, quick, needs, run)
-        })
+    let all = [TileFormat::Bf16, TileFormat::F32]
+        .into_iter()
+        .flat_map(move |format| shapes.map(|shape| (format, shape)));
+    all.chain([(TileFormat::Bf16, VERIFY)]).map(move |(format, (rows, cols))| {
+        let quick = matches!((on, cols, format), (On::Row, 70, TileFormat::Bf16));
+        let name = format!("argmax_{}", format.name().to_lowercase());
+        let needs = if cols < 1000 { Needs::Little } else { Needs::Speed };
+        let run = move |bench: &mut Bench| bench.argmax(format, rows, cols, on);
+        case(&name, rows, cols, on, quick, needs, run)
     })
 }
 
@@ -50,8 +54,12 @@ impl Bench {
         let [find, combine] = op::argmax(&matrix, rows as u32, &partials, &columns, cores);
         self.programs.run(&find, true)?;
         self.programs.run(&combine, true)?;
-        let found = find.cores() * partials.bytes() / u64::from(cores.count());
-        (self.least.read, self.least.written) = (matrix.bytes() + found, found + columns.bytes());
+        (self.due.read, self.due.written) = (matrix.bytes(), columns.bytes());
+        self.due.cores = on.busy(self, cols.div_ceil(SIDE));
+        let found = self.due.cores * partials.bytes() / u64::from(cores.count());
+        for kind in [Kind::Read, Kind::Written] {
+            self.due.beyond(kind, found, "what each core finds");
+        }
         let got: Vec<f32> = columns.read()?[..rows].iter().map(|column| *column as f32).collect();
         let (sampling, history) = (Sampling::default(), History::default());
         let pick = |row| PickRow {

@@ -20,6 +20,7 @@ pub(super) fn cases() -> impl Iterator<Item = Case> {
         name: format!("suite/{name}"),
         quick: false,
         needs: Needs::Backend,
+        counts: false,
         run: Box::new(move |bench| bench.suite(test)),
     })
 }
