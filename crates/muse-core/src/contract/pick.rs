@@ -94,7 +94,8 @@ pub struct PickRow<'a> {
 pub struct Picked {
     /// The token.
     pub token: Token,
-    /// `ln softmax(scores)[token]` before penalties, mask and temperature; 0 when not asked for.
+    /// `ln softmax(scores)[token]` before penalties, mask and temperature; 0 when not asked for; not
+    /// a number when no score was one.
     pub logprob: f32,
     /// The likeliest tokens with their log-probabilities, best first, as many as asked for.
     pub top: Vec<(Token, f32)>,

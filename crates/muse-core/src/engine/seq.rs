@@ -206,6 +206,12 @@ impl Seq {
         let counts = sampler::counts_history(&self.sampling);
         let mut chosen = std::mem::take(&mut self.chosen);
         for picked in chosen.drain(..) {
+            if picked.logprob.is_nan() {
+                let message = "the model's scores are not numbers; its files are damaged, or it \
+                               was converted badly: get them again";
+                self.finish = Some(FinishReason::Failed(Error::Corrupt(message.to_owned())));
+                break;
+            }
             if counts {
                 *self.history.completion.entry(picked.token).or_insert(0) += 1;
             }

@@ -28,7 +28,8 @@ struct Scratch {
 /// Chooses from `scores`, one row `[vocab]` after scale and cap (`row.row` is not looked at).
 ///
 /// Scores that are not numbers are never chosen; among equals the lowest id wins. When nothing can
-/// be chosen at all the answer is token 0: callers see to it that a mask allows something.
+/// be chosen at all the answer is token 0: callers see to it that a mask allows something. A row
+/// without any number gives a token whose log-probability is none either.
 ///
 /// ```
 /// use muse_core::contract::{History, PickRow, Sampling, Token};
@@ -59,6 +60,9 @@ pub fn pick(scores: &[f32], row: &PickRow<'_>) -> Picked {
             draw(kept, noise::uniform(row.sampling.seed, row.position))
         }
     });
+    if scores.iter().all(|score| score.is_nan()) {
+        return Picked { token, logprob: f32::NAN, top: Vec::new() };
+    }
     match row.logprobs {
         None => Picked { token, logprob: 0.0, top: Vec::new() },
         Some(wanted) => logprob::report(scores, token, wanted as usize),

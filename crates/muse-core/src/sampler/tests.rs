@@ -61,6 +61,8 @@ fn greedy_takes_the_first_of_the_best_and_survives_nan() {
     check(&SCORES, 1);
     check(&[f32::NAN, -1.0, f32::NAN, -1.0], 1);
     check(&[f32::NAN, f32::NAN], 0);
+    let lost = |scores: &[f32]| pick(scores, &row(&greedy, &history)).logprob.is_nan();
+    assert!(lost(&[f32::NAN, f32::NAN]) && !lost(&[f32::NAN, -1.0]));
     check(&[f32::NEG_INFINITY, -3.0], 1);
     check(&[0.0, f32::INFINITY, f32::INFINITY], 1);
     let mut long = vec![-1.0; 1000];

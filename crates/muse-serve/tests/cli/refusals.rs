@@ -89,3 +89,21 @@ fn bad_usage_ends_with_2() {
         assert!(err.starts_with("error: "), "{err}");
     }
 }
+
+#[test]
+fn scores_that_are_not_numbers_end_an_answer() {
+    let (source, folder) = (nano_dir().join("target"), tempfile::tempdir().expect("a folder"));
+    for entry in std::fs::read_dir(source).expect("nano") {
+        let entry = entry.expect("a file");
+        std::fs::copy(entry.path(), folder.path().join(entry.file_name())).expect("a copy");
+    }
+    let file = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&file).expect("weights");
+    let start = 8 + u64::from_le_bytes(bytes[..8].try_into().expect("a length")) as usize;
+    let header: Value = serde_json::from_slice(&bytes[8..start]).expect("a header");
+    let at = &header["model.language_model.norm.weight"]["data_offsets"];
+    let offset = |i: usize| start + at[i].as_u64().expect("an offset") as usize;
+    bytes[offset(0)..offset(1)].fill(0xff);
+    std::fs::write(&file, bytes).expect("written");
+    muse(&["chat", "--model", path(folder.path()), "Hello"]).refused(&["not numbers", "damaged"]);
+}
