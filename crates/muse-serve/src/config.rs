@@ -23,7 +23,8 @@ const TOKEN_GAP_MS: u64 = 500;
 /// The file that holds what flags and variables leave open.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ConfigFile {
-    /// TOML file with tables `model` and `serve`; keys are the flags' long names
+    /// TOML file with tables `model` and `serve`; keys are the flags' long names, `--model`'s
+    /// is `path`
     #[arg(long, value_name = "FILE", env = "MUSE_CONFIG")]
     config: Option<PathBuf>,
 }
@@ -94,7 +95,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "ADDR", env = "MUSE_HTTP")]
     http: Option<SocketAddr>,
     /// How long running requests may take to finish when the server is told to stop [default: 30]
-    #[arg(long, value_name = "SECONDS", env = "MUSE_DRAIN")]
+    #[arg(long, value_name = "SECONDS", env = "MUSE_DRAIN", allow_negative_numbers = true)]
     drain: Option<u64>,
     /// Milliseconds between the tokens of an answer that prompts of others should not exceed; by
     /// measured time they are read in smaller pieces [default: 500]

@@ -131,6 +131,7 @@ mod tests {
         check(Refusal::NoText, Code::FailedPrecondition, 400);
         check(Refusal::Draining, Code::Unavailable, 503);
         check(Refusal::Stopped, Code::Unavailable, 503);
+        check(Refusal::ClientLeft, Code::Cancelled, 408);
         check(Refusal::SlowClient, Code::ResourceExhausted, 429);
         check(Refusal::Deadline, Code::DeadlineExceeded, 504);
     }

@@ -193,7 +193,7 @@ pub(super) struct SamplingFlags {
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     min_p: Option<f32>,
     /// Makes tokens that were seen less likely, above 1
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
     /// Subtracted from a token's score for each time it was generated
     #[arg(long, value_name = "X", allow_negative_numbers = true)]

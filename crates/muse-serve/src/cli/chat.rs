@@ -276,7 +276,14 @@ impl Interrupt {
 }
 
 fn complaint(status: Status) -> anyhow::Error {
-    anyhow!("{}", status.message())
+    let message = status.message();
+    // What the server says has no source, what became of the connection has one.
+    match std::error::Error::source(&status) {
+        None => anyhow!("{message}"),
+        Some(_) => anyhow!(
+            "{message}; is --server the address of gRPC, and does `muse serve` still run there?"
+        ),
+    }
 }
 
 /// Today's date in UTC, `YYYY-MM-DD`.

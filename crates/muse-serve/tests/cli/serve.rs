@@ -61,6 +61,19 @@ fn chat_talks_to_a_server_that_drains_when_told() {
 }
 
 #[test]
+fn an_address_that_does_not_speak_grpc_is_asked_about() {
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = other.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for socket in other.incoming().flatten() {
+            let mut socket = socket;
+            let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    muse(&["chat", "--server", &address, "Hello"]).refused(&["address of gRPC"]);
+}
+
+#[test]
 fn a_taken_address_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
