@@ -80,6 +80,29 @@ fn errors_do_not_send_back_what_was_sent_by_the_kilobyte() {
     }
 }
 
+/// Looking each member up by its key takes minutes for as many.
+#[test]
+fn large_requests_are_read_in_linear_time() {
+    let many = 150_000;
+    let bias: serde_json::Map<_, _> = (0..many).map(|i| (i.to_string(), json!(1))).collect();
+    let described = bias.keys().map(|key| (key.clone(), json!("x"))).collect();
+    let described = Value::Object(described);
+    let mut body = body(json!({"logit_bias": bias, "tool_namespace_descriptions": described}));
+    body["tools"] = (0..1000).map(|i| json!({"name": format!("t{i}.f")})).collect();
+    let text = body.to_string();
+    let start = std::time::Instant::now();
+    let request = ChatRequest::parse(text.as_bytes()).unwrap();
+    assert_eq!(request.sampling.logit_bias.len(), many);
+    assert_eq!(request.conversation.namespaces.len(), many);
+    assert!(spell(&render(&request.conversation).unwrap()).contains("t999.f"));
+    assert!(start.elapsed().as_secs() < 20, "took {:?}", start.elapsed());
+    body["logit_bias"] = json!({"6": 1});
+    for value in [json!(null), json!("1"), json!(101)] {
+        body["logit_bias"]["7"] = value;
+        refused(&body, "logit_bias.7", "expected");
+    }
+}
+
 #[test]
 fn pictures_beside_calls_are_refused_since_the_prompt_has_no_place_for_them() {
     let part = json!({"type": "image_url", "image_url": {"url": "data:,"}});

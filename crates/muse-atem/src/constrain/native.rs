@@ -1,5 +1,6 @@
 //! The grammar of a turn, in the model's own format: reasoning, calls, and the answer.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use muse_core::contract::{Conversation, Token, Tokenizer, Tool};
@@ -167,9 +168,11 @@ fn block(i: usize, tool: &Tool, values: &mut Values, out: &mut String) -> Result
     let object = arguments(&root, tool.strict).map_err(fault)?;
     let frame = Frame::new(&root, tool.strict);
     let list = |key| object.member(key).and_then(Json::as_array).unwrap_or_default();
-    let required: Vec<&str> = list("required").iter().filter_map(Json::as_str).collect();
+    let required: HashSet<&str> = list("required").iter().filter_map(Json::as_str).collect();
     let properties = object.member("properties").and_then(Json::as_object).unwrap_or_default();
-    if let Some(missing) = required.iter().find(|key| !properties.iter().any(|(k, _)| k == *key)) {
+    let declared: HashSet<&str> = properties.iter().map(|(key, _)| key.as_str()).collect();
+    let mut demanded = list("required").iter().filter_map(Json::as_str);
+    if let Some(missing) = demanded.find(|key| !declared.contains(key)) {
         return Err(fault(format!(
             "`required` names `{missing}`, which `properties` does not declare"
         )));
@@ -187,7 +190,7 @@ fn block(i: usize, tool: &Tool, values: &mut Values, out: &mut String) -> Result
             .rule(schema, &frame)
             .map_err(|why| fault(format!("parameter `{key}`: {why}")))?;
         let open = literal(&format!("<atem:parameter name=\"{key}\">"));
-        let optional = if required.contains(&key.as_str()) { "" } else { "?" };
+        let optional = if required.contains(key.as_str()) { "" } else { "?" };
         write!(out, " ( {open} {value} ){optional}").expect(STRING);
     }
     writeln!(out, " {}", literal("</atem:invoke>\n</atem:function_calls>")).expect(STRING);

@@ -2,7 +2,7 @@
 //! of the right kind. Says which keyword is not, and where.
 
 use super::MAX_TEXT_BYTES;
-use crate::json::{Json, Number, follow};
+use crate::json::{Json, Number, References};
 
 /// What the value of a keyword must be.
 #[derive(Clone, Copy)]
@@ -79,11 +79,11 @@ const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "arr
 
 /// Checks a schema with all it holds.
 pub(super) fn check(schema: &Json) -> Result<(), String> {
-    Walk { root: schema, path: String::new() }.schema(schema)
+    Walk { references: References::new(schema), path: String::new() }.schema(schema)
 }
 
 struct Walk<'a> {
-    root: &'a Json,
+    references: References<'a>,
     /// Where the walk is, as a pointer into the schema.
     path: String,
 }
@@ -119,9 +119,10 @@ impl Walk<'_> {
             }
             Kind::Constant => return Ok(()),
             Kind::Text => (value.as_str().is_some(), "a string"),
-            Kind::Reference => {
-                (follow(value, self.root).is_some(), "a reference to a part of the same schema")
-            }
+            Kind::Reference => (
+                self.references.follow(value).is_some(),
+                "a reference to a part of the same schema",
+            ),
             Kind::Number => (value.as_number().is_some_and(|n| n.to_f64().is_finite()), "a number"),
             Kind::Count => {
                 let count = value.as_number().and_then(Number::to_u64);

@@ -1,12 +1,10 @@
 //! Values of parameters as the template writes them: strings bare, the rest as JSON.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::MAX_GRAMMAR_BYTES;
 use super::native::literal;
-use crate::json::{Json, Number};
+use crate::json::{Json, Number, References};
 
 /// What ends a value.
 const CLOSER: &str = "</atem:parameter>\n";
@@ -127,6 +125,7 @@ impl Values {
             "$ref" => {
                 self.step(value.as_str().unwrap_or_default().len() / VISIT)?;
                 let target = frame
+                    .references
                     .follow(value)
                     .ok_or_else(|| format!("`$ref` {} points nowhere", value.to_compact()))?;
                 self.ways(target, frame, depth + 1, ways)
@@ -248,8 +247,7 @@ pub(super) struct Frame<'a> {
     strict: bool,
     /// Bytes of the definitions as each JSON value repeats them.
     definitions: usize,
-    /// Where references lead, each searched for once.
-    targets: RefCell<HashMap<&'a str, &'a Json>>,
+    references: References<'a>,
 }
 
 impl<'a> Frame<'a> {
@@ -258,18 +256,7 @@ impl<'a> Frame<'a> {
     pub(super) fn new(root: &'a Json, strict: bool) -> Self {
         let definitions = DEFINITIONS.iter().filter_map(|key| root.member(key));
         let definitions = definitions.map(|all| all.to_compact().len()).sum();
-        Self { root, strict, definitions, targets: RefCell::default() }
-    }
-
-    fn follow(&self, reference: &'a Json) -> Option<&'a Json> {
-        let pointer = reference.as_str()?;
-        let mut targets = self.targets.borrow_mut();
-        if let Some(target) = targets.get(pointer) {
-            return Some(target);
-        }
-        let target = crate::json::follow(reference, self.root)?;
-        targets.insert(pointer, target);
-        Some(target)
+        Self { root, strict, definitions, references: References::new(root) }
     }
 }
 

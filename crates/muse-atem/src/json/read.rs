@@ -201,8 +201,15 @@ impl Reader<'_> {
     }
 }
 
+/// As many members are compared with each other sooner than hashed.
+const FEW: usize = 8;
+
 /// Of equal keys keeps the first place and the last value.
 pub(super) fn last_wins(members: Vec<(String, Json)>) -> Vec<(String, Json)> {
+    let repeated = |at: usize| members[..at].iter().any(|(key, _)| *key == members[at].0);
+    if members.len() <= FEW && !(1..members.len()).any(repeated) {
+        return members;
+    }
     let mut places = HashMap::with_capacity(members.len());
     let mut unique = Vec::with_capacity(members.len());
     for (key, value) in members {

@@ -1,5 +1,7 @@
 //! The value a parameter's text has under the tool's JSON schema.
 
+use std::collections::HashSet;
+
 use crate::json::{Json, Number, follow};
 
 /// How many schema nodes are looked at for one value: `$ref` can repeat without end.
@@ -139,7 +141,10 @@ impl<'a> Types<'a> {
         let texts = match (self.string, other.string) {
             (true, _) => other.texts,
             (_, true) => self.texts,
-            _ => self.texts.into_iter().filter(|text| other.texts.contains(text)).collect(),
+            _ => {
+                let allowed: HashSet<&str> = other.texts.into_iter().collect();
+                self.texts.into_iter().filter(|text| allowed.contains(text)).collect()
+            }
         };
         Self {
             null: self.null && other.null,

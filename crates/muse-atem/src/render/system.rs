@@ -1,5 +1,7 @@
 //! The system message: strength of reasoning, tools and recipients.
 
+use std::collections::{HashMap, HashSet};
+
 use muse_core::contract::{Conversation, Part, Tool};
 use muse_core::{Error, Result};
 
@@ -125,7 +127,7 @@ fn join(content: &[Part]) -> Vec<Part> {
 
 /// First parts of the tool names, each once, in order of appearance.
 fn namespaces(tools: &[Tool]) -> Vec<&str> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     tools.iter().map(|tool| namespace(&tool.name)).filter(|space| seen.insert(*space)).collect()
 }
 
@@ -136,12 +138,13 @@ pub(crate) fn namespace(name: &str) -> &str {
 
 fn write_tools(conversation: &Conversation, spaces: &[&str], out: &mut String) -> Result<()> {
     out.push_str(BEFORE_TOOLS);
+    let described = conversation.namespaces.iter().map(|(name, text)| (name.as_str(), text));
+    let described: HashMap<&str, &String> = described.collect();
     for space in spaces {
-        let described = conversation.namespaces.iter().rev().find(|(name, _)| name == space);
         out.push_str("{\"name\": ");
         json::quote(space, out);
         out.push_str(", \"description\": ");
-        json::quote(described.map_or("", |(_, text)| text), out);
+        json::quote(described.get(space).map_or("", |text| text), out);
         out.push_str("}\n");
     }
     out.push_str("// Function schemas\n");

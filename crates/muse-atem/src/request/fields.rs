@@ -79,13 +79,7 @@ impl<'a> Fields<'a> {
         least: f64,
         most: f64,
     ) -> Result<Option<f32>, RequestError> {
-        let Some(number) = self.typed(key, "a number", Json::as_number)? else { return Ok(None) };
-        let value = number.to_f64();
-        if !(least..=most).contains(&value) {
-            let found = number.text();
-            return self.fault(key, format!("is {found}, expected {least} to {most}"));
-        }
-        Ok(Some(value as f32))
+        self.value(key).map(|value| number(value, || self.path(key), least, most)).transpose()
     }
 
     /// A whole number within bounds, both included.
@@ -121,9 +115,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The members that are there, with their paths.
-    pub(super) fn members(&self) -> impl Iterator<Item = (&'a str, &'a Json, String)> + '_ {
-        self.members.iter().map(|(key, value)| (key.as_str(), value, self.path(key)))
+    /// The members that are there. To go through an object whose keys are not known beforehand:
+    /// finding each by its key again takes time that grows with the square of their number.
+    pub(super) fn members(&self) -> impl Iterator<Item = (&'a str, &'a Json)> + '_ {
+        self.members.iter().map(|(key, value)| (key.as_str(), value))
     }
 
     fn typed<T>(
@@ -139,6 +134,22 @@ impl<'a> Fields<'a> {
             }
         }
     }
+}
+
+/// A number within bounds, both included; `path` says where it is when it is none.
+pub(super) fn number(
+    value: &Json,
+    path: impl Fn() -> String,
+    least: f64,
+    most: f64,
+) -> Result<f32, RequestError> {
+    let Json::Number(number) = value else { return Err(wrong(path(), "a number", value)) };
+    let found = number.to_f64();
+    if !(least..=most).contains(&found) {
+        let message = format!("is {}, expected {least} to {most}", number.text());
+        return Err(RequestError { path: path(), message });
+    }
+    Ok(found as f32)
 }
 
 /// The error for a value of the wrong type.

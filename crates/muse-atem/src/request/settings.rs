@@ -3,7 +3,7 @@
 use muse_core::contract::{Sampling, Token};
 
 use super::RequestError;
-use super::fields::{Fields, wrong};
+use super::fields::{Fields, number, wrong};
 use crate::json::Json;
 
 /// The most answers to one request.
@@ -205,14 +205,11 @@ fn top_k(fields: &Fields<'_>) -> Result<Option<u32>, RequestError> {
 
 fn logit_bias(fields: &Fields<'_>) -> Result<Vec<(Token, f32)>, RequestError> {
     let Some(mapping) = fields.object("logit_bias")? else { return Ok(Vec::new()) };
-    let biases = mapping.members().map(|(key, _, _)| {
+    let biases = mapping.members().map(|(key, value)| {
         let Ok(token) = key.parse() else {
             return fields.fault("logit_bias", format!("key `{key}` is no token id"));
         };
-        match mapping.number(key, -100.0, 100.0)? {
-            Some(bias) => Ok((Token(token), bias)),
-            None => mapping.fault(key, "is null, expected a number"),
-        }
+        Ok((Token(token), number(value, || mapping.path(key), -100.0, 100.0)?))
     });
     biases.collect()
 }

@@ -145,9 +145,9 @@ pub(super) fn namespaces(
     for place in [arguments, fields] {
         if let Some(value) = place.raw(KEY) {
             let mapping = Fields::of(value, place.path(KEY))?;
-            let texts = mapping.members().map(|(key, value, path)| match value {
+            let texts = mapping.members().map(|(key, value)| match value {
                 Json::String(text) => Ok((key.to_owned(), text.clone())),
-                other => Err(wrong(path, "a string", other)),
+                other => Err(wrong(mapping.path(key), "a string", other)),
             });
             return texts.collect();
         }
