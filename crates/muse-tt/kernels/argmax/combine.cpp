@@ -9,9 +9,9 @@
 #include "api/dataflow/dataflow_api.h"
 
 void kernel_main() {
-    const uint32_t partials_address = get_arg_val<uint32_t>(0);
-    const uint32_t columns_address = get_arg_val<uint32_t>(1);
-    const uint32_t rows = get_arg_val<uint32_t>(2);
+    const uint32_t partials_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t columns_address = get_common_arg_val<uint32_t>(1);
+    const uint32_t rows = get_arg_val<uint32_t>(0);
     constexpr uint32_t cores = get_compile_time_arg_val(0);
     constexpr uint32_t partial_bytes = get_compile_time_arg_val(1);
     constexpr uint32_t column_bytes = get_compile_time_arg_val(2);

@@ -56,12 +56,12 @@ void look(uint32_t tile, uint32_t rows, uint32_t first_column, uint32_t columns,
 }  // namespace
 
 void kernel_main() {
-    const uint32_t scores_address = get_arg_val<uint32_t>(0);
-    const uint32_t partials_address = get_arg_val<uint32_t>(1);
-    const uint32_t rows = get_arg_val<uint32_t>(2);
-    const uint32_t first = get_arg_val<uint32_t>(3);
-    const uint32_t count = get_arg_val<uint32_t>(4);
-    const uint32_t core = get_arg_val<uint32_t>(5);
+    const uint32_t scores_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t partials_address = get_common_arg_val<uint32_t>(1);
+    const uint32_t rows = get_arg_val<uint32_t>(0);
+    const uint32_t first = get_arg_val<uint32_t>(1);
+    const uint32_t count = get_arg_val<uint32_t>(2);
+    const uint32_t core = get_arg_val<uint32_t>(3);
     constexpr uint32_t across = get_compile_time_arg_val(0);
     constexpr uint32_t width = get_compile_time_arg_val(1);
     constexpr uint32_t partial_bytes = get_compile_time_arg_val(2);

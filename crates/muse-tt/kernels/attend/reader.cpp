@@ -112,12 +112,12 @@ void read_tiles(const Tiles& tiles, uint32_t first, uint32_t count, uint32_t to)
 }  // namespace
 
 void kernel_main() {
-    const uint32_t q_address = get_arg_val<uint32_t>(0);
-    const uint32_t k_address = get_arg_val<uint32_t>(1);
-    const uint32_t v_address = get_arg_val<uint32_t>(2);
-    const uint32_t segments_address = get_arg_val<uint32_t>(3);
-    Unit unit{get_arg_val<uint32_t>(4), get_arg_val<uint32_t>(5)};
-    const uint32_t count = get_arg_val<uint32_t>(6);
+    const uint32_t q_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t k_address = get_common_arg_val<uint32_t>(1);
+    const uint32_t v_address = get_common_arg_val<uint32_t>(2);
+    const uint32_t segments_address = get_common_arg_val<uint32_t>(3);
+    Unit unit{get_arg_val<uint32_t>(0), get_arg_val<uint32_t>(1)};
+    const uint32_t count = get_arg_val<uint32_t>(2);
     constexpr auto q_args = TensorAccessorArgs<5>();
     constexpr auto k_args = TensorAccessorArgs<q_args.next_compile_time_args_offset()>();
     constexpr auto v_args = TensorAccessorArgs<k_args.next_compile_time_args_offset()>();

@@ -31,18 +31,17 @@ void write_rows(uint32_t first, Words numbers, const Tiles& out) {
 }  // namespace
 
 void kernel_main() {
-    const uint32_t out_address = get_arg_val<uint32_t>(0);
-    const uint32_t segments_address = get_arg_val<uint32_t>(1);
-    [[maybe_unused]] const uint32_t partials_address = get_arg_val<uint32_t>(2);
-    Unit unit{get_arg_val<uint32_t>(3), get_arg_val<uint32_t>(4)};
-    const uint32_t count = get_arg_val<uint32_t>(5);
+    const uint32_t out_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t segments_address = get_common_arg_val<uint32_t>(1);
+    Unit unit{get_arg_val<uint32_t>(0), get_arg_val<uint32_t>(1)};
+    const uint32_t count = get_arg_val<uint32_t>(2);
     constexpr auto out_args = TensorAccessorArgs<4>();
     constexpr auto segment_args = TensorAccessorArgs<out_args.next_compile_time_args_offset()>();
     const auto out = TensorAccessor(out_args, out_address, get_tile_size(16));
     const auto segments = TensorAccessor(segment_args, segments_address, SEGMENT_BYTES);
 #ifndef MUSE_COMBINE
     constexpr auto partial_args = TensorAccessorArgs<segment_args.next_compile_time_args_offset()>();
-    const auto partials = TensorAccessor(partial_args, partials_address, get_tile_size(17));
+    const auto partials = TensorAccessor(partial_args, get_common_arg_val<uint32_t>(2), get_tile_size(17));
 #endif
     Words numbers = reinterpret_cast<Words>(get_write_ptr(12));
     for (uint32_t i = 0; i < count; ++i, unit.next(UNITS)) {

@@ -24,10 +24,10 @@ constexpr uint32_t BYTES = 4096;
 }  // namespace
 
 void kernel_main() {
-    const uint32_t partials_address = get_arg_val<uint32_t>(0);
-    const uint32_t segments_address = get_arg_val<uint32_t>(1);
-    Unit unit{get_arg_val<uint32_t>(2), get_arg_val<uint32_t>(3)};
-    const uint32_t count = get_arg_val<uint32_t>(4);
+    const uint32_t partials_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t segments_address = get_common_arg_val<uint32_t>(1);
+    Unit unit{get_arg_val<uint32_t>(0), get_arg_val<uint32_t>(1)};
+    const uint32_t count = get_arg_val<uint32_t>(2);
     constexpr auto partial_args = TensorAccessorArgs<4>();
     constexpr auto segment_args = TensorAccessorArgs<partial_args.next_compile_time_args_offset()>();
     const auto partials = TensorAccessor(partial_args, partials_address, BYTES);

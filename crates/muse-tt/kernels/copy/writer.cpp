@@ -15,14 +15,14 @@ constexpr uint32_t NONE = 0xffffffff;
 }  // namespace
 
 void kernel_main() {
-    const uint32_t from_address = get_arg_val<uint32_t>(0);
-    const uint32_t numbers_address = get_arg_val<uint32_t>(1);
-    const uint32_t to_address = get_arg_val<uint32_t>(2);
-    const uint32_t rows = get_arg_val<uint32_t>(3);
-    const uint32_t top = get_arg_val<uint32_t>(4);
-    const uint32_t left = get_arg_val<uint32_t>(5);
-    const uint32_t first = get_arg_val<uint32_t>(6);
-    const uint32_t count = get_arg_val<uint32_t>(7);
+    const uint32_t from_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t numbers_address = get_common_arg_val<uint32_t>(1);
+    const uint32_t to_address = get_common_arg_val<uint32_t>(2);
+    const uint32_t rows = get_arg_val<uint32_t>(0);
+    const uint32_t top = get_arg_val<uint32_t>(1);
+    const uint32_t left = get_arg_val<uint32_t>(2);
+    const uint32_t first = get_arg_val<uint32_t>(3);
+    const uint32_t count = get_arg_val<uint32_t>(4);
     constexpr uint32_t numbers_bytes = get_compile_time_arg_val(2);
     constexpr uint32_t bytes = get_tile_size(0);
     constexpr auto from_args = TensorAccessorArgs<3>();

@@ -17,8 +17,8 @@
 
 void kernel_main() {
     const uint32_t count = get_arg_val<uint32_t>(0);
-    [[maybe_unused]] const uint32_t factor = get_common_arg_val<uint32_t>(0);
-    [[maybe_unused]] const uint32_t cap = get_common_arg_val<uint32_t>(1);
+    [[maybe_unused]] const uint32_t factor = get_arg_val<uint32_t>(1);
+    [[maybe_unused]] const uint32_t cap = get_arg_val<uint32_t>(2);
     unary_op_init_common(0, 16);
     for (uint32_t tile = 0; tile < count; ++tile) {
         tile_regs_acquire();

@@ -11,7 +11,6 @@
 
 void kernel_main() {
     const uint32_t a_address = get_common_arg_val<uint32_t>(0);
-    const uint32_t b_address = get_common_arg_val<uint32_t>(1);
     const uint32_t first = get_arg_val<uint32_t>(0);
     const uint32_t count = get_arg_val<uint32_t>(1);
     constexpr uint32_t a_bytes = get_tile_size(0);
@@ -20,7 +19,7 @@ void kernel_main() {
 #ifdef MUSE_BINARY
     constexpr uint32_t b_bytes = get_tile_size(1);
     constexpr auto b_args = TensorAccessorArgs<a_args.next_compile_time_args_offset()>();
-    const auto b = TensorAccessor(b_args, b_address, b_bytes);
+    const auto b = TensorAccessor(b_args, get_common_arg_val<uint32_t>(1), b_bytes);
 #endif
     for (uint32_t tile = first; tile < first + count; ++tile) {
         cb_reserve_back(0, 1);

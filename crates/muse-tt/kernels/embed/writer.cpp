@@ -27,12 +27,12 @@ void lay_out(Words pieces, Words tile, uint32_t rows) {
 }  // namespace
 
 void kernel_main() {
-    const uint32_t table_address = get_arg_val<uint32_t>(0);
-    const uint32_t ids_address = get_arg_val<uint32_t>(1);
-    const uint32_t out_address = get_arg_val<uint32_t>(2);
-    const uint32_t rows = get_arg_val<uint32_t>(3);
-    const uint32_t first = get_arg_val<uint32_t>(4);
-    const uint32_t count = get_arg_val<uint32_t>(5);
+    const uint32_t table_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t ids_address = get_common_arg_val<uint32_t>(1);
+    const uint32_t out_address = get_common_arg_val<uint32_t>(2);
+    const uint32_t rows = get_arg_val<uint32_t>(0);
+    const uint32_t first = get_arg_val<uint32_t>(1);
+    const uint32_t count = get_arg_val<uint32_t>(2);
     constexpr uint32_t across = get_compile_time_arg_val(0);
     constexpr uint32_t ids_bytes = get_compile_time_arg_val(1);
     constexpr auto table_args = TensorAccessorArgs<2>();

@@ -19,11 +19,11 @@
 #include "api/dataflow/dataflow_api.h"
 
 void kernel_main() {
-    const uint32_t w_address = get_arg_val<uint32_t>(0);
-    const uint32_t first = get_arg_val<uint32_t>(1);
-    const uint32_t columns = get_arg_val<uint32_t>(2);
-    const uint32_t rounds = get_arg_val<uint32_t>(3);
-    const uint32_t turn = get_arg_val<uint32_t>(4);
+    const uint32_t w_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t first = get_arg_val<uint32_t>(0);
+    const uint32_t columns = get_arg_val<uint32_t>(1);
+    const uint32_t rounds = get_arg_val<uint32_t>(2);
+    const uint32_t turn = get_arg_val<uint32_t>(3);
     constexpr uint32_t depth = get_compile_time_arg_val(0);
     constexpr uint32_t steps = get_compile_time_arg_val(1);
     constexpr uint32_t turning = get_compile_time_arg_val(2);

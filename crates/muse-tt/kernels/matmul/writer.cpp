@@ -64,15 +64,15 @@ void await_block(const Cores& cores) {
 }  // namespace
 
 void kernel_main() {
-    const uint32_t x_address = get_arg_val<uint32_t>(0);
-    const uint32_t out_address = get_arg_val<uint32_t>(1);
-    const uint32_t first = get_arg_val<uint32_t>(2);
-    const uint32_t columns = get_arg_val<uint32_t>(3);
-    const uint32_t down = get_arg_val<uint32_t>(4);
-    const bool leads = get_arg_val<uint32_t>(5) != 0;
+    const uint32_t x_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t out_address = get_common_arg_val<uint32_t>(1);
+    const uint32_t first = get_arg_val<uint32_t>(0);
+    const uint32_t columns = get_arg_val<uint32_t>(1);
+    const uint32_t down = get_arg_val<uint32_t>(2);
+    const bool leads = get_arg_val<uint32_t>(3) != 0;
     const Cores cores{
-        get_arg_val<uint32_t>(6), get_arg_val<uint32_t>(7), get_arg_val<uint32_t>(8),
-        get_arg_val<uint32_t>(9), get_arg_val<uint32_t>(10)};
+        get_arg_val<uint32_t>(4), get_arg_val<uint32_t>(5), get_arg_val<uint32_t>(6),
+        get_arg_val<uint32_t>(7), get_arg_val<uint32_t>(8)};
     constexpr uint32_t out_bytes = get_tile_size(16);
     constexpr auto x_args = TensorAccessorArgs<4>();
     constexpr auto out_args = TensorAccessorArgs<x_args.next_compile_time_args_offset()>();

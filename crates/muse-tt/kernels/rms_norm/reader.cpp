@@ -46,7 +46,7 @@ void read_row(uint32_t buffer, const Source& source, uint32_t first, uint32_t ti
 constexpr uint32_t SUMS = 0;
 constexpr uint32_t FACTOR = 1;
 constexpr uint32_t TILE = 4096;  // bytes of F32
-constexpr uint32_t BEHIND = 8;   // the arguments that all cores have: pairs, a core of the row each
+constexpr uint32_t BEHIND = 6;   // the arguments that all cores have: pairs, a core of the row each
 
 using Semaphore = volatile tt_l1_ptr uint32_t*;
 
@@ -93,12 +93,11 @@ void take_factor() {
 }  // namespace
 
 void kernel_main() {
-    const uint32_t x_address = get_arg_val<uint32_t>(0);
-    [[maybe_unused]] const uint32_t weight_address = get_arg_val<uint32_t>(1);
-    uint32_t first = get_arg_val<uint32_t>(2);
-    [[maybe_unused]] const uint32_t left = get_arg_val<uint32_t>(3);  // in its row
-    const uint32_t tiles = get_arg_val<uint32_t>(4);
-    const uint32_t rows = get_arg_val<uint32_t>(5);
+    const uint32_t x_address = get_common_arg_val<uint32_t>(0);
+    uint32_t first = get_arg_val<uint32_t>(0);
+    [[maybe_unused]] const uint32_t left = get_arg_val<uint32_t>(1);  // in its row
+    const uint32_t tiles = get_arg_val<uint32_t>(2);
+    const uint32_t rows = get_arg_val<uint32_t>(3);
     constexpr uint32_t x_bytes = get_tile_size(0);
     constexpr auto x_args = TensorAccessorArgs<2>();
     const auto x = TensorAccessor(x_args, x_address, x_bytes);
@@ -106,7 +105,7 @@ void kernel_main() {
 #ifdef MUSE_WEIGHTED
     constexpr uint32_t weight_bytes = get_tile_size(1);
     constexpr auto weight_args = TensorAccessorArgs<x_args.next_compile_time_args_offset()>();
-    const auto weight = TensorAccessor(weight_args, weight_address, weight_bytes);
+    const auto weight = TensorAccessor(weight_args, get_common_arg_val<uint32_t>(1), weight_bytes);
 #endif
     for (uint32_t row = 0; row < rows; ++row) {
         read_row(0, x, first, tiles, x_bytes);
@@ -117,7 +116,7 @@ void kernel_main() {
 #endif
     }
 #ifdef MUSE_SHARED
-    send_sums(get_arg_val<uint32_t>(6), get_arg_val<uint32_t>(7));
+    send_sums(get_arg_val<uint32_t>(4), get_arg_val<uint32_t>(5));
     if (left == 0) send_factor();
     take_factor();
     noc_async_atomic_barrier();

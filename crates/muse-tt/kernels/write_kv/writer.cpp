@@ -44,13 +44,13 @@ void store(uint32_t from, const Pages& pages, Words slots, bool whole, uint32_t 
 }  // namespace
 
 void kernel_main() {
-    const uint32_t k_address = get_arg_val<uint32_t>(0);
-    const uint32_t v_address = get_arg_val<uint32_t>(1);
-    const uint32_t slots_address = get_arg_val<uint32_t>(2);
-    const uint32_t k_pages_address = get_arg_val<uint32_t>(3);
-    const uint32_t v_pages_address = get_arg_val<uint32_t>(4);
-    const uint32_t first = get_arg_val<uint32_t>(5);
-    const uint32_t count = get_arg_val<uint32_t>(6);
+    const uint32_t k_address = get_common_arg_val<uint32_t>(0);
+    const uint32_t v_address = get_common_arg_val<uint32_t>(1);
+    const uint32_t slots_address = get_common_arg_val<uint32_t>(2);
+    const uint32_t k_pages_address = get_common_arg_val<uint32_t>(3);
+    const uint32_t v_pages_address = get_common_arg_val<uint32_t>(4);
+    const uint32_t first = get_arg_val<uint32_t>(0);
+    const uint32_t count = get_arg_val<uint32_t>(1);
     constexpr uint32_t slots_bytes = get_compile_time_arg_val(2);
     constexpr uint32_t bytes = get_tile_size(0);
     constexpr auto k_args = TensorAccessorArgs<3>();

@@ -119,7 +119,8 @@ impl Parts {
             writer(WRITER, vec![each * tiles, units, numbers, each * (tiles + 2)], 3),
         ];
         let [q, k, v] = from;
-        self.plan(buffers, kernels, &[q, k, v, at.segments], at, scale)
+        let written = [at.out, at.segments, at.partials];
+        self.plan(buffers, kernels, &[q, k, v, at.segments], &written, scale)
     }
 
     fn together(&self, at: &Addresses, scale: f32) -> Plan {
@@ -140,7 +141,7 @@ impl Parts {
             compute(COMBINE, vec![tiles, each, listed.pages], Vec::new()),
             Kernel { defines: vec!["MUSE_COMBINE"], ..writer },
         ];
-        self.plan(buffers, kernels, &[at.partials, at.segments], at, scale)
+        self.plan(buffers, kernels, &[at.partials, at.segments], &[at.out, at.segments], scale)
     }
 
     fn plan(
@@ -148,7 +149,7 @@ impl Parts {
         buffers: Vec<CircularBuffer>,
         kernels: Vec<Kernel>,
         read: &[Arg],
-        at: &Addresses,
+        written: &[Arg],
         scale: f32,
     ) -> Plan {
         let mut args = vec![Vec::new(); 3];
@@ -156,7 +157,7 @@ impl Parts {
             let run = [first / self.units, first % self.units, count].map(Arg::Number);
             args[0].push((core, [read, &run].concat()));
             args[1].push((core, vec![run[2], Arg::Real(scale)]));
-            args[2].push((core, [&[at.out, at.segments, at.partials][..], &run].concat()));
+            args[2].push((core, [written, &run].concat()));
         }
         Plan { shape: Shape { cores: self.cores, buffers, kernels, semaphores: 0 }, args }
     }

@@ -56,7 +56,7 @@ pub fn unary(operation: Unary, a: &Matrix, out: &Matrix, cores: Cores) -> Plan {
 
 /// Writes a run of tiles: where to, the first one, how many.
 pub(super) fn run_writer() -> Kernel {
-    Kernel { shared: 1, ..writer(WRITER, Vec::new(), 1) }
+    writer(WRITER, Vec::new(), 1)
 }
 
 fn plan(
@@ -73,18 +73,16 @@ fn plan(
     let mut buffers = vec![pages(0, a.format(), 2), pages(OUT, out.format(), 2)];
     buffers.extend(b.map(|b| pages(1, b.format(), 2)));
     let inputs = 1 + usize::from(b.is_some());
-    let reader =
-        Kernel { defines: defines.clone(), shared: 2, ..reader(READER, Vec::new(), inputs) };
-    let compute = Kernel { shared: 2, ..compute(COMPUTE, Vec::new(), defines) };
-    let kernels = vec![reader, compute, run_writer()];
+    let reader = Kernel { defines: defines.clone(), ..reader(READER, Vec::new(), inputs) };
+    let kernels = vec![reader, compute(COMPUTE, Vec::new(), defines), run_writer()];
     let at = Arg::address;
-    let (from, with, to) =
-        (at(&a.buffer), b.map_or(Arg::Number(0), |b| at(&b.buffer)), at(&out.buffer));
+    let from: Vec<Arg> = [Some(a), b].into_iter().flatten().map(|m| at(&m.buffer)).collect();
+    let to = at(&out.buffer);
     let mut args = vec![Vec::new(); 3];
     for (core, first, count) in cores.split(down * across) {
         let (first, count) = (Arg::Number(first), Arg::Number(count));
-        args[0].push((core, vec![from, with, first, count]));
-        args[1].push((core, vec![numbers[0], numbers[1], count]));
+        args[0].push((core, [&from[..], &[first, count]].concat()));
+        args[1].push((core, vec![count, numbers[0], numbers[1]]));
         args[2].push((core, vec![to, first, count]));
     }
     Plan { shape: Shape { cores, buffers, kernels, semaphores: 0 }, args }

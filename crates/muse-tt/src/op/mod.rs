@@ -52,14 +52,7 @@ fn numbers(index: u32, ids: &Ids) -> CircularBuffer {
 /// A kernel that reads, and uses so many buffers of the device.
 fn reader(source: &'static str, constants: Vec<u32>, buffers: usize) -> Kernel {
     let accessors = vec![Accessor::Dram; buffers];
-    Kernel {
-        source,
-        processor: Processor::Reader,
-        constants,
-        accessors,
-        defines: Vec::new(),
-        shared: 0,
-    }
+    Kernel { source, processor: Processor::Reader, constants, accessors, defines: Vec::new() }
 }
 
 /// A kernel that writes, and uses so many buffers of the device.
@@ -68,14 +61,7 @@ fn writer(source: &'static str, constants: Vec<u32>, buffers: usize) -> Kernel {
 }
 
 fn compute(source: &'static str, constants: Vec<u32>, defines: Vec<&'static str>) -> Kernel {
-    Kernel {
-        source,
-        processor: Processor::Compute,
-        constants,
-        accessors: Vec::new(),
-        defines,
-        shared: 0,
-    }
+    Kernel { source, processor: Processor::Compute, constants, accessors: Vec::new(), defines }
 }
 
 #[cfg(test)]

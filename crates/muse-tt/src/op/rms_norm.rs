@@ -54,8 +54,8 @@ fn normed(
         kernels: share.kernels(weight.is_some()),
         semaphores: if share.parts > 1 { 2 } else { 0 },
     };
-    let from = Arg::address(&x.buffer);
-    let by = weight.map_or(Arg::Number(0), |weight| Arg::address(&weight.buffer));
+    let from = [Some(x), weight].into_iter().flatten();
+    let from: Vec<Arg> = from.map(|matrix| Arg::address(&matrix.buffer)).collect();
     let to = Arg::address(&out.buffer);
     let reals = [Arg::Real(1.0 / width as f32), Arg::Real(eps)];
     let mut args = vec![Vec::new(); 3];
@@ -65,7 +65,7 @@ fn normed(
         let (first, count) = (Arg::Number(row * across + tiles.start), tiles.len() as u32);
         let run = [first, Arg::Number(tiles.start), Arg::Number(count), Arg::Number(rows)];
         let meeting = share.meeting(x.device(), row, part);
-        args[0].push((core, [&[from, by][..], &run, &meeting].concat()));
+        args[0].push((core, [&from[..], &run, &meeting].concat()));
         let numbers = [rows, count, u32::from(part == 0)].map(Arg::Number);
         args[1].push((core, [&numbers[..], &reals].concat()));
         args[2].push((core, vec![to, first, Arg::Number(rows * count)]));

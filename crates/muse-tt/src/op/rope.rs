@@ -76,7 +76,6 @@ pub fn rope(
     }
     let reader = Kernel {
         defines: defines.clone(),
-        shared: 3,
         ..reader(READER, vec![tiles, heads, positions.buffer.page_bytes()], 3)
     };
     let kernels =

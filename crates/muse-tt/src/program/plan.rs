@@ -46,13 +46,11 @@ pub struct Kernel {
     pub processor: Processor,
     /// Numbers known when it is compiled.
     pub constants: Vec<u32>,
-    /// Behind them, one a buffer that it reads or writes.
+    /// Behind them, one a buffer that it reads or writes. Where these are is what its arguments at run
+    /// time begin with, as common ones, for all cores share them; the others count from 0.
     pub accessors: Vec<Accessor>,
     /// Names that the preprocessor knows, with the value 1.
     pub defines: Vec<&'static str>,
-    /// How many arguments, the first ones, are the same on all cores: the kernel reads them as its
-    /// common arguments, and the others counted from 0.
-    pub shared: usize,
 }
 
 /// All of a program that is known when it is compiled. Equal shapes are compiled once.
@@ -99,7 +97,7 @@ impl Arg {
 pub struct Plan {
     /// What is compiled.
     pub shape: Shape,
-    /// For each kernel of the shape: every core's arguments, the shared ones first.
+    /// For each kernel of the shape: every core's arguments, where its buffers are first.
     pub args: Vec<Vec<(Core, Vec<Arg>)>>,
 }
 
@@ -109,10 +107,11 @@ impl Plan {
         let words = |args: &[Arg]| args.iter().map(|arg| arg.word()).collect::<Vec<u32>>();
         assert_eq!(self.args.len(), self.shape.kernels.len(), "arguments of every kernel");
         self.shape.kernels.iter().zip(&self.args).map(move |(kernel, args)| {
-            let shared = args.first().map_or(&[][..], |(_, args)| &args[..kernel.shared]);
+            let count = kernel.accessors.len();
+            let shared = args.first().map_or(&[][..], |(_, args)| &args[..count]);
             let own = args.iter().map(|(core, args)| {
-                assert_eq!(args[..kernel.shared], *shared, "what all cores share");
-                (*core, words(&args[kernel.shared..]))
+                assert_eq!(args[..count], *shared, "where buffers are is the same on all cores");
+                (*core, words(&args[count..]))
             });
             (words(shared), own.collect())
         })
