@@ -41,6 +41,11 @@ impl ApiError {
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_value", message) }
     }
 
+    pub(super) fn encoded(coding: &HeaderValue) -> Self {
+        let message = format!("the body is encoded as {coding:?}; send it plain");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoded_body", message)
+    }
+
     pub(super) fn too_large(limit: usize) -> Self {
         let message = format!("the body has more than {limit} bytes; send less at once");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)

@@ -8,10 +8,10 @@ mod request;
 
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -47,6 +47,15 @@ impl Http {
     /// The whole body, if it is not too large.
     async fn body(&self, request: Request) -> Result<Bytes, ApiError> {
         let limit = self.max_body_bytes;
+        if let Some(coding) = request.headers().get(header::CONTENT_ENCODING)
+            && coding != "identity"
+        {
+            return Err(ApiError::encoded(coding));
+        }
+        // What is announced need not be waited for.
+        if request.body().size_hint().lower() > limit as u64 {
+            return Err(ApiError::too_large(limit));
+        }
         let body = axum::body::to_bytes(request.into_body(), limit);
         let Ok(body) = tokio::time::timeout(BODY_TIMEOUT, body).await else {
             return Err(ApiError::too_slow(BODY_TIMEOUT));

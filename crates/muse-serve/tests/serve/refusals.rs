@@ -257,6 +257,22 @@ async fn grpc_names_the_method_it_does_not_know() {
 }
 
 #[tokio::test]
+async fn http_refuses_bodies_by_their_head() {
+    let server = Running::start(app(Script::default())).await;
+    for (head, answer) in [
+        ("Content-Length: 99999999999", "HTTP/1.1 413 "),
+        ("Content-Encoding: gzip\r\nContent-Length: 9", "HTTP/1.1 415 "),
+    ] {
+        let mut socket = TcpStream::connect(server.http).await.expect("a server");
+        let head = format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.expect("a listening server");
+        let mut start = vec![0; answer.len()];
+        socket.read_exact(&mut start).await.expect("an answer to the head alone");
+        assert_eq!(String::from_utf8_lossy(&start), answer);
+    }
+}
+
+#[tokio::test]
 async fn connections_that_never_ask_are_closed() {
     let server = Running::start_with(app(Script::default()), |options| {
         options.silence = Duration::from_millis(200);
