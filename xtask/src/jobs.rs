@@ -1,6 +1,6 @@
 //! Jobs that other programs do: this file knows how they are called.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
@@ -30,22 +30,32 @@ const SMOKE_SECONDS: u32 = 5;
 /// The release of the Python client `openai` that is tried.
 const OPENAI_CLIENT: &str = "3.57.0";
 
-/// Runs a program of a member of the workspace.
-pub(crate) fn job(sh: &Shell, package: &str, bin: &str, args: &[String]) -> Result<()> {
-    Ok(cmd!(sh, "cargo run --quiet --package {package} --bin {bin} -- {args...}").run()?)
+/// Builds a program of the workspace, with what of it needs Tenstorrent's parts where they are
+/// there. By package, dependencies would be built again with the features that it alone asks for.
+pub(crate) fn program(sh: &Shell, name: &str, tenstorrent: bool) -> Result<PathBuf> {
+    let features = ["--features", "muse-parity/tt"];
+    let features = tenstorrent.then_some(features).into_iter().flatten();
+    cmd!(sh, "cargo build --quiet --workspace --bin {name} {features...}").run()?;
+    Ok(tools::target_directory(sh)?.join("debug").join(name))
+}
+
+/// Runs a program of the workspace.
+pub(crate) fn job(sh: &Shell, name: &str, args: &[String]) -> Result<()> {
+    let program = program(sh, name, false)?;
+    Ok(cmd!(sh, "{program} {args...}").run()?)
 }
 
 /// Generates muse-proto, or checks that it is generated.
 pub(crate) fn codegen(sh: &Shell, check: bool) -> Result<()> {
     let args: Vec<String> = check.then(|| "--check".to_owned()).into_iter().collect();
-    job(sh, "muse-codegen", "muse-codegen", &args)
+    job(sh, "muse-codegen", &args)
 }
 
 /// Runs protocol cases.
 pub(crate) fn cases(sh: &Shell, file: &Path, kind: Option<&str>) -> Result<()> {
     let mut args = vec![file.to_string_lossy().into_owned()];
     args.extend(kind.into_iter().flat_map(|kind| ["--kind".to_owned(), kind.to_owned()]));
-    job(sh, "muse-tests", "cases", &args)
+    job(sh, "cases", &args)
 }
 
 /// Runs the official Python client of OpenAI, in an environment of its own, against the server.
@@ -73,18 +83,13 @@ pub(crate) fn clients(sh: &Shell) -> Result<Outcome> {
         }
     }
     let _python = sh.push_env("MUSE_CLIENTS_PYTHON", &python);
-    cmd!(sh, "cargo test --quiet --package muse-serve --test clients -- --nocapture").run()?;
+    cmd!(sh, "cargo test --quiet --workspace --test clients -- --nocapture").run()?;
     Ok(Outcome::Done)
 }
 
 /// Runs simulation seeds.
 pub(crate) fn sim(sh: &Shell, seeds: u64, from: u64) -> Result<()> {
-    job(
-        sh,
-        "muse-tests",
-        "sim",
-        &["--seeds".into(), seeds.to_string(), "--from".into(), from.to_string()],
-    )
+    job(sh, "sim", &["--seeds".into(), seeds.to_string(), "--from".into(), from.to_string()])
 }
 
 /// Writes a random checkpoint.
@@ -95,27 +100,26 @@ pub(crate) fn wide(sh: &Shell, flags: &Wide) -> Result<()> {
     // The shell stands in the workspace, the caller elsewhere.
     let out = std::path::absolute(&flags.out)?.to_string_lossy().into_owned();
     args.extend(["--out".to_owned(), out]);
-    job(sh, "muse-tests", "wide", &args)
+    job(sh, "wide", &args)
 }
 
-/// Runs every bench of the workspace.
+/// Runs every bench of the workspace, in one build.
 pub(crate) fn bench(sh: &Shell, smoke: bool) -> Result<()> {
     let metadata = tools::metadata(sh)?;
-    let mut benches = Vec::new();
+    let mut chosen = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
-        for target in package["targets"].as_array().into_iter().flatten() {
-            if target["kind"][0] == "bench" {
-                let name = |of: &serde_json::Value| of["name"].as_str().map(str::to_owned);
-                benches.extend(name(package).zip(name(target)));
-            }
+        let targets = package["targets"].as_array().into_iter().flatten();
+        let benches: Vec<_> = targets.filter(|target| target["kind"][0] == "bench").collect();
+        let package = (!benches.is_empty()).then_some(("--package", package));
+        let benches = benches.into_iter().map(|bench| ("--bench", bench));
+        for (flag, of) in package.into_iter().chain(benches) {
+            let name = of["name"].as_str().context("a target without a name")?;
+            chosen.extend([flag.to_owned(), name.to_owned()]);
         }
     }
-    ensure!(!benches.is_empty(), "no bench targets in the workspace");
+    ensure!(!chosen.is_empty(), "no bench targets in the workspace");
     let smoke = smoke.then_some("--smoke");
-    for (package, bench) in benches {
-        cmd!(sh, "cargo bench --quiet --package {package} --bench {bench} -- {smoke...}").run()?;
-    }
-    Ok(())
+    Ok(cmd!(sh, "cargo bench --quiet {chosen...} -- {smoke...}").run()?)
 }
 
 /// Tests the kernels of the other architecture in an emulator of its user mode; without one they are

@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
 use crate::flags::Parity;
-use crate::jobs::{Outcome, job};
+use crate::jobs::{Outcome, job, program};
 use crate::tools;
 
 /// Installs Tenstorrent's parts, or says what is missing.
 pub(crate) fn setup(sh: &Shell, folder: &Path, check: bool) -> Result<()> {
     let mut args = vec![std::path::absolute(folder)?.to_string_lossy().into_owned()];
     args.extend(check.then(|| "--check".to_owned()));
-    job(sh, "muse-parity", "tt-setup", &args)
+    job(sh, "tt-setup", &args)
 }
 
 /// What `tt-setup` and `parity-tt` end with when the machine lacks what they need.
@@ -24,8 +24,8 @@ const SKIPPED: i32 = 3;
 /// compiles the largest configuration of every kernel, and runs the smallest in the simulator.
 pub(crate) fn ci(sh: &Shell) -> Result<Outcome> {
     let folder = tools::target_directory(sh)?.join("tenstorrent");
-    let program = ["--package", "muse-parity", "--bin", "tt-setup"];
-    let setup = cmd!(sh, "cargo run --quiet {program...} -- {folder}").ignore_status().output()?;
+    let program = program(sh, "tt-setup", false)?;
+    let setup = cmd!(sh, "{program} {folder}").ignore_status().output()?;
     let said = String::from_utf8_lossy(&setup.stderr).trim().to_owned();
     if setup.status.code() == Some(SKIPPED) {
         return Ok(Outcome::Skipped(said));
@@ -33,7 +33,7 @@ pub(crate) fn ci(sh: &Shell) -> Result<Outcome> {
     ensure!(setup.status.success(), "tt-setup failed: {said}");
     let _parts = sh.push_env("MUSE_TT_DIR", std::path::absolute(&folder)?);
     cmd!(sh, "cargo test --quiet --package muse-tt-sys --features tt --lib").run()?;
-    cmd!(sh, "cargo test --quiet --package muse-parity --features tt --test faults").run()?;
+    cmd!(sh, "cargo test --quiet --workspace --features muse-parity/tt --test faults").run()?;
     // All configurations take minutes to compile: `tt-kernels` does it by hand.
     let compiled = run(sh, Some(&folder), "mock", None, &["--brief"])?;
     let compared = run(sh, Some(&folder), "wolfpine", None, &["--quick"])?;
@@ -70,8 +70,8 @@ fn run(
     args.extend(case.into_iter().flat_map(|case| ["--case".to_owned(), case.to_owned()]));
     args.extend(more.iter().map(|flag| (*flag).to_owned()));
     let _parts = sh.push_env("MUSE_TT_DIR", folder);
-    let program = ["--package", "muse-parity", "--features", "tt", "--bin", "parity-tt"];
-    let status = Command::from(cmd!(sh, "cargo run --quiet {program...} -- {args...}")).status()?;
+    let program = program(sh, "parity-tt", true)?;
+    let status = Command::from(cmd!(sh, "{program} {args...}")).status()?;
     if status.code() == Some(SKIPPED) {
         return Ok(Outcome::Skipped(format!(
             "lane {lane} cannot run here: see what it says above"
