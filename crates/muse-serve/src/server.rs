@@ -64,6 +64,17 @@ pub struct Server {
 }
 
 impl Server {
+    /// Says whether the addresses are free, before a model is loaded for minutes.
+    ///
+    /// # Errors
+    /// When one of them is taken or not this machine's; the message says which.
+    pub fn check(options: &ServeOptions) -> io::Result<()> {
+        for (name, address) in [("gRPC", options.grpc), ("HTTP", options.http)] {
+            std::net::TcpListener::bind(address).map_err(|error| refused(name, address, &error))?;
+        }
+        Ok(())
+    }
+
     /// Takes the addresses.
     ///
     /// # Errors
@@ -143,11 +154,12 @@ impl Server {
 }
 
 async fn listen(name: &str, address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let message =
-            format!("cannot listen for {name} on {address}: {error}; choose another address");
-        io::Error::new(error.kind(), message)
-    })
+    TcpListener::bind(address).await.map_err(|error| refused(name, address, &error))
+}
+
+fn refused(name: &str, address: SocketAddr, error: &io::Error) -> io::Error {
+    let message = format!("cannot listen for {name} on {address}: {error}; choose another address");
+    io::Error::new(error.kind(), message)
 }
 
 /// A client that hung up already is its own matter; without descriptors there is a pause, in which

@@ -29,6 +29,7 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
         .with_ansi(colours(&io::stderr()))
         .init();
     let model = command.config.model(&command.model)?;
+    Server::check(&options)?;
     let loaded =
         load(&LoadOptions { most_parallel: MOST_PARALLEL, token_gap: Some(token_gap), ..model })?;
     let app = Arc::new(loaded.start(on_failure())?);

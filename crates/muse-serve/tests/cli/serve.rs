@@ -79,6 +79,8 @@ fn a_taken_address_is_named() {
     let address = taken.local_addr().expect("an address").to_string();
     let args = ["serve", "--log", "off", "--http", "127.0.0.1:0", "--grpc", &address];
     muse(&args).refused(&["gRPC", &address]);
+    // Before the model is even looked for.
+    muse(&[&args[..], &["--model", "/nowhere"]].concat()).refused(&["gRPC", &address]);
 }
 
 #[test]
