@@ -16,6 +16,8 @@ use crate::split::Matrix;
 const HEADS: usize = 16;
 /// The most rows of a task.
 const BLOCK: usize = 8;
+/// The fewest that it pays to read K and V for, where threads would be idle otherwise.
+const FEW_HEADS: usize = 4;
 /// Tasks a thread should find.
 const TASKS: usize = 4;
 
@@ -45,13 +47,19 @@ impl Attend<'_> {
         let tasks = pool.map_or(1, |pool| TASKS * pool.threads());
         let most = (self.q.len() / width * kv_heads / tasks).clamp(1, BLOCK);
         let blocks: usize = self.places.iter().map(|place| place.rows.div_ceil(most)).sum();
+        let group = self.attention.heads / kv_heads;
+        let heads = share(group, blocks * kv_heads, pool.map_or(1, Pool::threads));
+        let shares = group.div_ceil(heads);
         let out = Matrix::new(out, width);
         let task = |index: usize| {
-            self.task(&self.block(index / kv_heads, most), index % kv_heads, &out);
+            let (block, head) = (index / shares / kv_heads, index / shares % kv_heads);
+            let first = index % shares * heads;
+            let heads = head * group + first..head * group + group.min(first + heads);
+            self.task(&self.block(block, most), head, heads, &out);
         };
         match pool {
-            Some(pool) => pool.run(blocks * kv_heads, &task),
-            None => (0..blocks * kv_heads).for_each(task),
+            Some(pool) => pool.run(blocks * kv_heads * shares, &task),
+            None => (0..blocks * kv_heads * shares).for_each(task),
         }
     }
 
@@ -79,17 +87,22 @@ impl Attend<'_> {
         unreachable!("a block of these places")
     }
 
-    /// The rows of a block with the query heads of a K/V head.
-    fn task(&self, block: &Block<'_>, kv_head: usize, out: &Matrix<'_, f32>) {
-        let Attention { heads, head_dim, mask, .. } = *self.attention;
-        let group = heads / self.kv.shape().kv_heads;
+    /// The rows of a block with query heads of a K/V head.
+    fn task(
+        &self,
+        block: &Block<'_>,
+        kv_head: usize,
+        query_heads: Range<usize>,
+        out: &Matrix<'_, f32>,
+    ) {
+        let Attention { head_dim, mask, .. } = *self.attention;
         let page = PAGE_TOKENS as u32;
         let seen = |r: usize| mask.visible(block.place, block.position + r as u32);
-        for first in (0..group).step_by(HEADS) {
-            let (col, heads) = ((kv_head * group + first) * head_dim, HEADS.min(group - first));
+        for first in query_heads.clone().step_by(HEADS) {
+            let (col, heads) = (first * head_dim, HEADS.min(query_heads.end - first));
             let mut running = [[Running::START; HEADS]; BLOCK];
             let q = |r: usize| &self.q[(block.row + r) * self.width() + col..][..heads * head_dim];
-            // SAFETY: a task has a block of rows and a K/V head of its own, which are these rows and
+            // SAFETY: a task has a block of rows and query heads of its own, which are these rows and
             // columns, and each use below ends before the next begins.
             let out = |r: usize| unsafe { out.part(block.row + r, col, heads * head_dim) };
             (0..block.rows).for_each(|r| out(r).fill(0.0));
@@ -149,5 +162,31 @@ impl Attend<'_> {
         let (pages, base) = place.pages.group(self.kv.shape().group);
         let number = pages.get((position - base) as usize / PAGE_TOKENS)?;
         Some(self.kv.head(*number, kv_head).0)
+    }
+}
+
+/// Query heads of a task, of `group` that share a K/V head: all, unless that leaves threads without a
+/// task. Heads do not depend on each other, so their sums are the same in any company.
+fn share(group: usize, tasks: usize, threads: usize) -> usize {
+    let mut heads = group;
+    while tasks * group.div_ceil(heads) < threads && heads >= 2 * FEW_HEADS {
+        heads = heads.div_ceil(2);
+    }
+    heads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_shared_where_threads_would_be_idle() {
+        // Of 16 query heads on each of 2 K/V heads, for a lone row and for many.
+        for (tasks, threads, heads) in
+            [(2, 1, 16), (2, 2, 16), (2, 3, 8), (2, 4, 8), (2, 8, 4), (2, 64, 4), (64, 64, 16)]
+        {
+            assert_eq!(share(16, tasks, threads), heads, "{tasks} tasks, {threads} threads");
+        }
+        assert_eq!((share(1, 2, 8), share(4, 2, 8), share(9, 1, 8)), (1, 4, 5));
     }
 }

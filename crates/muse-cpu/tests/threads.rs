@@ -5,6 +5,9 @@ mod layer;
 use std::collections::HashSet;
 
 use layer::{Layer, ROWS, tokens};
+use muse_core::contract::{
+    Attention, Backend, KvShape, KvType, Mask, PAGE_TOKENS, PageGroup, PageTable, Place,
+};
 use muse_core::quant::Format;
 use muse_cpu::{Cpu, CpuOptions};
 
@@ -52,5 +55,42 @@ fn impossible_numbers_of_threads_are_refused() {
     for threads in [0, 1_000_000] {
         let error = Cpu::new(CpuOptions { threads: Some(threads) }).unwrap_err();
         assert!(error.to_string().contains(&threads.to_string()), "{error}");
+    }
+}
+
+/// With more threads than K/V heads, query heads that share one are shared out.
+#[test]
+fn attention_of_a_row_is_the_same_on_any_number_of_threads() {
+    const DEPTH: usize = 2048;
+    let (heads, head_dim, pages) = (16, 64, (0..(DEPTH / PAGE_TOKENS) as u32).collect::<Vec<_>>());
+    let value = |i: usize| (i * 7919 % 1009) as f32 / 504.5 - 1.0;
+    let table = PageTable { full: &pages, window: &[], window_base: 0 };
+    for kind in [KvType::Bf16, KvType::F32] {
+        let run = |threads| {
+            let cpu = Cpu::new(CpuOptions { threads: Some(threads) }).unwrap();
+            let (group, pages) = (PageGroup::Full, pages.len());
+            let shape = KvShape { group, pages, kv_heads: 1, head_dim, kind };
+            let mut kv = cpu.alloc_kv(shape).unwrap();
+            let mut rows = cpu.alloc(DEPTH, head_dim).unwrap();
+            cpu.write(&mut rows, 0, &(0..DEPTH * head_dim).map(value).collect::<Vec<_>>()).unwrap();
+            let all = Place { start: 0, rows: DEPTH, pages: table };
+            cpu.write_kv(&mut kv, &[all], &rows, &rows).unwrap();
+            let width = heads * head_dim;
+            let (mut q, mut out) = (cpu.alloc(1, width).unwrap(), cpu.alloc(1, width).unwrap());
+            cpu.write(&mut q, 0, &(0..width).map(|i| value(i + 5)).collect::<Vec<_>>()).unwrap();
+            let last = Place { start: DEPTH as u32 - 1, rows: 1, pages: table };
+            let mask = Mask::Causal { window: None };
+            let attention = Attention { heads, head_dim, scale: 0.1, mask };
+            cpu.attend(&q, &kv, &[last], &attention, &mut out).unwrap();
+            let mut read = vec![0.0; width];
+            cpu.read(&out, 0, &mut read).unwrap();
+            read.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        let alone = run(1);
+        let heads = alone.chunks_exact(head_dim).collect::<HashSet<_>>().len();
+        assert_eq!(heads, 16, "heads differ");
+        for threads in [2, 3, 8] {
+            assert!(run(threads) == alone, "{kind:?} on {threads} threads");
+        }
     }
 }
