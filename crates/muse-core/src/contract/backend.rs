@@ -13,7 +13,8 @@ use crate::quant::Format;
 ///
 /// Buffers are row-major `f32` matrices. Operations work on the first `rows` rows unless they say
 /// otherwise; `places` operations take the concatenated rows of all places in order. A device that
-/// works on tiles of rows need not keep what stands in its results behind those rows.
+/// works on tiles of rows need not keep what stands in its results behind those rows. On no rows
+/// operations do nothing.
 ///
 /// **Batch invariance.** The bits of a row never depend on which other rows run in the same call
 /// or on how many threads run it: every reduction has one fixed order per device. Speculation,

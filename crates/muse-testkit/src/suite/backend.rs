@@ -18,8 +18,9 @@ pub use attention::{
 pub use pages::{page_copies_move_the_rows_asked, saved_pages_come_back};
 pub use rows::{
     copies_place_rows_and_columns, elementwise_operations, embeddings_are_table_rows,
-    linear_in_every_format, norms_by_row_and_by_head, picks_follow_the_sampler,
-    rope_turns_pairs_by_position, row_operations_ignore_company, writes_read_back,
+    linear_in_every_format, no_rows_change_nothing, norms_by_row_and_by_head,
+    picks_follow_the_sampler, rope_turns_pairs_by_position, row_operations_ignore_company,
+    writes_read_back,
 };
 
 /// Expands to one test per operation for the device that the expression opens. `tolerance` is
@@ -44,6 +45,7 @@ macro_rules! backend_suite {
             elementwise_operations
             picks_follow_the_sampler
             row_operations_ignore_company
+            no_rows_change_nothing
             attention_sees_what_the_mask_says
             attention_over_every_cache_type
             attention_reads_values_as_stored

@@ -10,9 +10,9 @@
 //
 //   c_6 (sums of own blocks) ──▶ c_2 of the first core ──▶ its c_7 (the factor) ──▶ c_4 of each core
 //
-// which each of them counts up SUMS of when its sums have been written, and which counts up FACTOR of
-// each when that has. This kernel fills c_0, c_1, c_3 and, for others, c_2 and c_4; the weight is read
-// once a core.
+// A core counts up SUMS of the first one when its sums have come there; that one counts up FACTOR of
+// each core when the factor has. This kernel fills c_0, c_1, c_3 and what comes from other cores, c_2
+// and c_4. The weight is read once a core.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"

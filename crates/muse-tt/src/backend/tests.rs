@@ -1,10 +1,11 @@
 //! The backend on a device that keeps bytes and computes nothing.
 
 use muse_core::contract::{
-    Attention, Backend, History, KvShape, KvType, Mask, PageCopy, PageGroup, PageTable, PickRow,
-    Place, Rope, Sampling, TensorInfo, Token, WeightSource, WeightView,
+    Backend, History, KvShape, KvType, PageCopy, PageGroup, PickRow, Sampling, TensorInfo, Token,
+    WeightSource, WeightView,
 };
 use muse_core::quant::Format;
+use muse_testkit::suite::backend::{Subject, no_rows_change_nothing};
 
 use super::operations::is_largest;
 use super::*;
@@ -102,34 +103,11 @@ fn pages_are_copied_on_the_device() {
 }
 
 #[test]
-fn operations_on_no_rows_do_nothing() {
+fn operations_on_no_rows_start_nothing() {
     let tt = tt();
-    let [mut x, y, mut out] = [(); 3].map(|()| tt.alloc(2, 64).unwrap());
-    let by = tt.alloc(1, 64).unwrap();
-    let bytes = vec![0_u8; 4 * 64 * 64];
-    let load = |name| {
-        let (format, bytes) = (Format::F32, bytes.as_slice().into());
-        tt.load(WeightView { name, format, rows: 64, cols: 64, bytes }).unwrap()
-    };
-    let (table, weight) = (load(EMBEDDING), load("blk.0.attn_q.weight"));
-    let (group, kind) = (PageGroup::Full, KvType::Bf16);
-    let shape = KvShape { group, pages: 1, kv_heads: 1, head_dim: 64, kind };
-    let mut kv = tt.alloc_kv(shape).unwrap();
-    let none = [Place { start: 3, rows: 0, pages: PageTable::default() }];
-    let mask = Mask::Causal { window: None };
-    let attention = Attention { heads: 1, head_dim: 64, scale: 1.0, mask };
-    tt.embed(&table, &[], &mut out, 1).unwrap();
-    tt.linear(&y, 0, &mut [(&weight, &mut out)]).unwrap();
-    tt.rms_norm(&y, 0, Some(&by), 1e-5, &mut out).unwrap();
-    tt.head_norm(&mut x, 0, &by, 1e-5).unwrap();
-    tt.add(&mut x, 0, &y).unwrap();
-    tt.scale_cap(&mut x, 0, 2.0, None).unwrap();
-    tt.copy(&y, &[], &mut out, 0, 0).unwrap();
-    for places in [&none[..], &[]] {
-        tt.rope(&mut x, places, &Rope { head_dim: 64, theta: 5e5 }).unwrap();
-        tt.write_kv(&mut kv, places, &x, &y).unwrap();
-        tt.attend(&y, &kv, places, &attention, &mut out).unwrap();
-    }
+    let stored = |x| half::bf16::from_f32(x).to_f32();
+    let subject = Subject { stored, kinds: &[KvType::Bf16], ..Subject::new(&tt, 0.0) };
+    no_rows_change_nothing(&subject);
     assert_eq!(fake::log().runs, 0);
 }
 

@@ -89,7 +89,7 @@ pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
     let alone = sized("alone", PACKED, TINY, on, false, move |bench| {
         bench.attend_alone(&packed().in_pieces(2), on)
     });
-    whole.chain([below, pieces, small, alone.uncounted()])
+    whole.chain([small, alone.uncounted(), below, pieces])
 }
 
 fn sized(

@@ -1,7 +1,8 @@
 //! Operations that treat every row alike.
 
 use muse_core::contract::{
-    Backend, History, PageTable, PickRow, Place, Rope, Sampling, Token, WeightView,
+    Attention, Backend, History, KvShape, Mask, PageGroup, PageTable, PickRow, Place, Rope,
+    Sampling, Token, WeightView,
 };
 use muse_core::quant::Format;
 use muse_core::{Result, sampler};
@@ -277,6 +278,38 @@ pub fn row_operations_ignore_company<B: Backend>(subject: &Subject<'_, B>) {
         device.add(out, rows, x).unwrap();
         device.scale_cap(out, rows, 3.0, Some(2.0)).unwrap();
     });
+}
+
+/// Operations on no rows are none: they neither fail nor write.
+pub fn no_rows_change_nothing<B: Backend>(subject: &Subject<'_, B>) {
+    let device = subject.device;
+    let before = subject.noise(4, 2 * 64);
+    let [mut x, y] = [(); 2].map(|()| subject.buf(2, &before));
+    let by = subject.buf(1, &before[..64]);
+    let table = WeightView { name: "token_embd.weight", ..weight(Format::F32, 7, 64) };
+    let (table, weight) =
+        (device.load(table).unwrap(), device.load(weight(Format::F32, 64, 64)).unwrap());
+    let (kind, group) = (subject.kinds[0], PageGroup::Full);
+    let shape = KvShape { group, pages: 1, kv_heads: 1, head_dim: 64, kind };
+    let mut kv = device.alloc_kv(shape).unwrap();
+    let mask = Mask::Causal { window: None };
+    let attention = Attention { heads: 1, head_dim: 64, scale: 1.0, mask };
+    device.copy(&y, &[], &mut x, 1, 0).unwrap();
+    device.embed(&table, &[], &mut x, 1).unwrap();
+    device.linear(&y, 0, &mut [(&weight, &mut x)]).unwrap();
+    device.rms_norm(&y, 0, Some(&by), 1e-5, &mut x).unwrap();
+    device.head_norm(&mut x, 0, &by, 1e-5).unwrap();
+    device.gate(&mut x, 0, &y).unwrap();
+    device.silu_mul(&mut x, 0, &y).unwrap();
+    device.add(&mut x, 0, &y).unwrap();
+    device.scale_cap(&mut x, 0, 2.0, None).unwrap();
+    for places in [&[place(3, 0)][..], &[]] {
+        device.rope(&mut x, places, &Rope { head_dim: 64, theta: 1e4 }).unwrap();
+        device.write_kv(&mut kv, places, &x, &y).unwrap();
+        device.attend(&y, &kv, places, &attention, &mut x).unwrap();
+    }
+    device.pick(&y, &[], &mut Vec::new()).unwrap();
+    assert_same_bits("no rows", &subject.read(&x, 2 * 64), &before);
 }
 
 /// Runs `op(x, rows, out, first_row)` on rows alone, then in batches, and compares bits.
