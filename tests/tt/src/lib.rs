@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 pub mod cases;
+pub mod choice;
 pub mod lane;
 pub mod process;
+pub mod report;
 pub mod setup;
 
 /// What the programs end with when the machine lacks what they need: nothing was tried.

@@ -2,7 +2,7 @@
 //! kernel against the CPU, a process a case, for an error of a simulator ends its process. `--brief`
 //! takes the largest case of each kind. Ends with `SKIPPED` when the lane cannot run here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use muse_parity::cases::{self, Case};
+use muse_parity::choice::{Choice, Chosen};
 use muse_parity::lane::{Lane, SIMULATOR};
+use muse_parity::report::{Lines, fault};
 use muse_parity::setup::Environment;
 use muse_parity::{SKIPPED, process};
 use muse_tt::{Device, DeviceOptions};
@@ -25,16 +27,13 @@ const RESULT: &str = "parity: ";
 struct Options {
     lane: Lane,
     folder: PathBuf,
-    case: Option<String>,
-    quick: bool,
-    brief: bool,
-    cost: bool,
+    choice: Choice,
     child: bool,
 }
 
 fn options() -> Result<Options> {
-    let (mut lane, mut folder, mut case) = (None, None, None);
-    let (mut quick, mut brief, mut cost, mut child) = (false, false, false, false);
+    let (mut lane, mut folder, mut child) = (None, None, false);
+    let mut choice = Choice::default();
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
         let mut value =
@@ -42,24 +41,16 @@ fn options() -> Result<Options> {
         match flag.as_str() {
             "--lane" => lane = Some(Lane::named(&value()?)?),
             "--tt" => folder = Some(PathBuf::from(value()?)),
-            "--case" => case = Some(value()?),
-            "--quick" => quick = true,
-            "--brief" => brief = true,
-            "--cost" => cost = true,
+            "--case" => choice.case = Some(value()?),
+            "--quick" => choice.quick = true,
+            "--brief" => choice.brief = true,
+            "--cost" => choice.cost = true,
             "--child" => child = true,
             _ => bail!("unknown flag {flag}; {USAGE}"),
         }
     }
     let folder = folder.or_else(|| std::env::var_os("MUSE_TT_DIR").map(PathBuf::from));
-    Ok(Options {
-        lane: lane.context(USAGE)?,
-        folder: folder.context(USAGE)?,
-        case,
-        quick,
-        brief,
-        cost,
-        child,
-    })
+    Ok(Options { lane: lane.context(USAGE)?, folder: folder.context(USAGE)?, choice, child })
 }
 
 fn main() -> Result<ExitCode> {
@@ -67,7 +58,10 @@ fn main() -> Result<ExitCode> {
     if options.child {
         return child(&options);
     }
-    let cases = wanted(&options)?;
+    let Chosen { cases, uncounted } = options.choice.of(cases::all())?;
+    for name in uncounted {
+        println!("parity: SKIPPED {name}: it runs programs of others, which count there");
+    }
     let parts = Environment::read(&options.folder)?;
     let simulator = std::env::var(SIMULATOR).ok();
     let environment = match options.lane.environment(&parts, simulator.as_deref()) {
@@ -92,49 +86,6 @@ fn main() -> Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The cases that are asked for, at least one.
-fn wanted(options: &Options) -> Result<Vec<Case>> {
-    let (all, name) = (cases::all(), options.case.as_deref().unwrap_or_default());
-    let kind = |case: &Case| case.name.split('/').next().map(str::to_owned);
-    let kinds: BTreeSet<String> = all.iter().filter_map(kind).collect();
-    let mut wanted: Vec<Case> = all.into_iter().filter(|case| case.name.contains(name)).collect();
-    if wanted.is_empty() {
-        let kinds: Vec<String> = kinds.into_iter().collect();
-        bail!("no case has {name:?} in its name; there are {}", kinds.join(", "));
-    }
-    wanted.retain(|case| !options.quick || case.quick);
-    for case in wanted.extract_if(.., |case| options.cost && !case.counts) {
-        println!("parity: SKIPPED {}: it runs programs of others, which count there", case.name);
-    }
-    if options.brief {
-        let mut seen = BTreeSet::new();
-        wanted.reverse();
-        wanted.retain(|case| seen.insert(kind(case)));
-        wanted.reverse();
-    }
-    if wanted.is_empty() {
-        bail!("no case with {name:?} in its name is for --quick or --cost: leave these out");
-    }
-    Ok(wanted)
-}
-
-/// Lines of cases that end in any order, said in the order of their list.
-#[derive(Default)]
-struct Lines {
-    said: usize,
-    waiting: BTreeMap<usize, String>,
-}
-
-impl Lines {
-    fn say(&mut self, at: usize, line: String) {
-        self.waiting.insert(at, line);
-        while let Some(line) = self.waiting.remove(&self.said) {
-            println!("{line}");
-            self.said += 1;
-        }
-    }
-}
-
 /// Runs cases, as many at once as there are processors; how many failed.
 fn run_all(
     options: &Options,
@@ -154,7 +105,8 @@ fn run_all(
             };
             failed.fetch_add(usize::from(!passes), Ordering::Relaxed);
             let line = format!("{name:<34} {said}  {:.1} s", began.elapsed().as_secs_f64());
-            lines.lock().expect("nobody panics while he says a line").say(at, line);
+            let mut lines = lines.lock().expect("nobody panics while he says a line");
+            lines.add(at, line).iter().for_each(|line| println!("{line}"));
         }
     };
     let threads = thread::available_parallelism()?.get();
@@ -167,14 +119,14 @@ fn run_all(
 
 /// Runs one case here.
 fn child(options: &Options) -> Result<ExitCode> {
-    let name = options.case.as_deref().context("a child has one case")?;
+    let name = options.choice.case.as_deref().context("a child has one case")?;
     let case = cases::all().into_iter().find(|case| case.name == name).context("no such case")?;
     let trace_bytes = options.lane.trace_bytes();
     // The process has a limit of its own, and every case tries the device.
     let options_of =
         DeviceOptions { trace_bytes, patience: None, smoke: false, ..Default::default() };
     let device = Device::open(muse_tt::open_shim()?, options_of)?;
-    let (outcome, price) = case.run(&device, options.cost)?;
+    let (outcome, price) = case.run(&device, options.choice.cost)?;
     let (passes, said) = match (options.lane.computes(), price) {
         (false, _) => (true, "compiles".to_owned()),
         (true, None) => (outcome.passes(), outcome.to_string()),
@@ -193,7 +145,7 @@ fn spawn(
 ) -> Result<Result<String, String>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--child", "--lane", &options.lane.to_string(), "--case", name]);
-    command.arg("--tt").arg(&options.folder).args(options.cost.then_some("--cost"));
+    command.arg("--tt").arg(&options.folder).args(options.choice.cost.then_some("--cost"));
     command.env_remove(SIMULATOR).envs(environment.iter().map(|(k, v)| (k, v)));
     // The host library writes files of its own into the current folder.
     let folder = environment_folder(environment, &options.folder);
@@ -206,17 +158,6 @@ fn spawn(
         (None, Some(status)) => Err(format!("{status}: {}", fault(&err))),
         (None, None) => Err(format!("no end after {} s", limit.as_secs())),
     })
-}
-
-/// What went wrong, from what a process said.
-fn fault(said: &str) -> String {
-    let mut lines = said.lines().skip_while(|line| !line.contains("panicked at"));
-    if let (Some(place), Some(message)) = (lines.next(), lines.next()) {
-        return format!("{place} {message}");
-    }
-    let named = |line: &&str| line.contains("Error: ") || line.contains("error:");
-    let line = said.lines().rev().find(named).or(said.lines().last());
-    line.unwrap_or("it said nothing").to_owned()
 }
 
 fn environment_folder<'a>(environment: &'a [(String, String)], otherwise: &'a Path) -> &'a Path {
