@@ -103,23 +103,27 @@ pub(crate) fn wide(sh: &Shell, flags: &Wide) -> Result<()> {
     job(sh, "wide", &args)
 }
 
-/// Runs every bench of the workspace, in one build.
+/// Runs every bench of the workspace. By package: together they would build the server's dependencies
+/// again, with the features that tests of the others ask for.
 pub(crate) fn bench(sh: &Shell, smoke: bool) -> Result<()> {
     let metadata = tools::metadata(sh)?;
-    let mut chosen = Vec::new();
+    let smoke = smoke.then_some("--smoke");
+    let mut found = false;
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let targets = package["targets"].as_array().into_iter().flatten();
-        let benches: Vec<_> = targets.filter(|target| target["kind"][0] == "bench").collect();
-        let package = (!benches.is_empty()).then_some(("--package", package));
-        let benches = benches.into_iter().map(|bench| ("--bench", bench));
-        for (flag, of) in package.into_iter().chain(benches) {
-            let name = of["name"].as_str().context("a target without a name")?;
-            chosen.extend([flag.to_owned(), name.to_owned()]);
+        let benches: Vec<&str> = targets
+            .filter(|target| target["kind"][0] == "bench")
+            .filter_map(|target| target["name"].as_str())
+            .flat_map(|name| ["--bench", name])
+            .collect();
+        if !benches.is_empty() {
+            let name = package["name"].as_str().context("a package without a name")?;
+            cmd!(sh, "cargo bench --quiet --package {name} {benches...} -- {smoke...}").run()?;
+            found = true;
         }
     }
-    ensure!(!chosen.is_empty(), "no bench targets in the workspace");
-    let smoke = smoke.then_some("--smoke");
-    Ok(cmd!(sh, "cargo bench --quiet {chosen...} -- {smoke...}").run()?)
+    ensure!(found, "no bench targets in the workspace");
+    Ok(())
 }
 
 /// Tests the kernels of the other architecture in an emulator of its user mode; without one they are
