@@ -231,7 +231,7 @@ impl Backend for Cpu {
         assert!(dim.is_multiple_of(2), "a head of {dim} has pairs");
         assert!(width.is_multiple_of(dim), "{width} columns are heads of {dim}");
         let frequencies = self.rotary.frequencies(rope);
-        self.by_row(x.rows_mut(0..total_rows(places)), width, |row, x| {
+        self.by_row(x.rows_mut(0..Place::total_rows(places)), width, |row, x| {
             let (_, position) = locate(places, row);
             (self.kernels.rotate)(x, position as f32, frequencies);
         });
@@ -242,10 +242,10 @@ impl Backend for Cpu {
         let shape = kv.shape();
         let (dim, width) = (shape.head_dim, shape.kv_heads * shape.head_dim);
         assert_eq!((k.cols(), v.cols()), (width, width), "widths of K and V rows");
-        let rows = total_rows(places);
+        let rows = Place::total_rows(places);
         let mut rows = k.rows(0..rows).chunks_exact(width).zip(v.rows(0..rows).chunks_exact(width));
         for place in places {
-            for position in positions(place) {
+            for position in place.positions() {
                 let (page, slot) = place.pages.slot(shape.group, position);
                 let (k, v) = rows.next().expect("as many rows as positions");
                 for (head, (k, v)) in k.chunks_exact(dim).zip(v.chunks_exact(dim)).enumerate() {
@@ -270,7 +270,7 @@ impl Backend for Cpu {
         assert!(heads.is_multiple_of(shape.kv_heads), "{heads} heads over {}", shape.kv_heads);
         let width = heads * head_dim;
         assert_eq!((q.cols(), out.cols()), (width, width), "widths of queries and output");
-        let rows = total_rows(places);
+        let rows = Place::total_rows(places);
         let keys = places.iter().map(|place| place.rows * mask.visible(place, place.start).len());
         let shared = keys.sum::<usize>() * width >= SHARED_PRODUCTS;
         let q = q.rows(0..rows);
@@ -317,10 +317,6 @@ fn whole_rows(values: usize, cols: usize) -> usize {
     values / cols
 }
 
-fn total_rows(places: &[Place<'_>]) -> usize {
-    places.iter().map(|place| place.rows).sum()
-}
-
 /// The place that row `row` of all places belongs to, and its position.
 fn locate<'a, 'p>(places: &'a [Place<'p>], mut row: usize) -> (&'a Place<'p>, u32) {
     for place in places {
@@ -330,10 +326,6 @@ fn locate<'a, 'p>(places: &'a [Place<'p>], mut row: usize) -> (&'a Place<'p>, u3
         row -= place.rows;
     }
     unreachable!("a row of these places")
-}
-
-fn positions(place: &Place<'_>) -> Range<u32> {
-    place.start..place.start + place.rows as u32
 }
 
 fn norm_weight(weight: &Buf, width: usize) -> &[f32] {

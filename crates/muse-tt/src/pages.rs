@@ -109,8 +109,7 @@ impl KvPages {
 
 /// Positions of the rows of all places, for whole tiles: 0 for the rows that fill them up.
 pub fn positions(places: &[Place<'_>]) -> Vec<u32> {
-    let rows = places.iter().flat_map(|place| place.start..place.start + place.rows as u32);
-    in_tiles(rows.collect(), 0)
+    in_tiles(places.iter().flat_map(Place::positions).collect(), 0)
 }
 
 /// Where K and V of the rows of all places go, for whole tiles: a page's number times 64 and the
@@ -120,9 +119,9 @@ pub fn slots(places: &[Place<'_>], group: PageGroup) -> Vec<u32> {
         let (page, row) = place.pages.slot(group, position);
         page * PAGE_TOKENS as u32 + row as u32
     };
-    let rows = places.iter().flat_map(|place| {
-        (place.start..place.start + place.rows as u32).map(move |position| slot(place, position))
-    });
+    let rows = places
+        .iter()
+        .flat_map(|place| place.positions().map(move |position| slot(place, position)));
     in_tiles(rows.collect(), u32::MAX)
 }
 

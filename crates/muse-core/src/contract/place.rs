@@ -1,5 +1,7 @@
 //! Tokens, pages and places: where the rows of a sequence live in the cache.
 
+use std::ops::Range;
+
 use super::vision::ContentHash;
 
 /// Positions in one page of the KV cache.
@@ -75,6 +77,18 @@ pub struct Place<'a> {
     pub rows: usize,
     /// Pages that cover every visible position up to `start + rows`.
     pub pages: PageTable<'a>,
+}
+
+impl Place<'_> {
+    /// Positions of its rows.
+    pub fn positions(&self) -> Range<u32> {
+        self.start..self.start + self.rows as u32
+    }
+
+    /// Rows of all places.
+    pub fn total_rows(places: &[Self]) -> usize {
+        places.iter().map(|place| place.rows).sum()
+    }
 }
 
 /// Empties a vector and hands back its memory for items of another lifetime, so that steps can

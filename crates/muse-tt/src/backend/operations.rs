@@ -180,7 +180,7 @@ impl Backend for Tt {
     }
 
     fn rope(&self, x: &mut Activations, places: &[Place<'_>], rope: &Rope) -> Result<()> {
-        let rows = total_rows(places);
+        let rows = Place::total_rows(places);
         if rows == 0 {
             return Ok(());
         }
@@ -205,7 +205,7 @@ impl Backend for Tt {
         k: &Activations,
         v: &Activations,
     ) -> Result<()> {
-        let rows = total_rows(places);
+        let rows = Place::total_rows(places);
         if rows == 0 {
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl Backend for Tt {
         attention: &Attention,
         out: &mut Activations,
     ) -> Result<()> {
-        let rows = total_rows(places);
+        let rows = Place::total_rows(places);
         if rows == 0 {
             return Ok(());
         }
@@ -291,8 +291,4 @@ pub(super) fn is_largest(row: &PickRow<'_>) -> bool {
     let Sampling { temperature, seed, .. } = *row.sampling;
     let plain = Sampling { temperature, seed, ..Sampling::default() };
     temperature == 0.0 && *row.sampling == plain && row.mask.is_none() && row.logprobs.is_none()
-}
-
-fn total_rows(places: &[Place<'_>]) -> usize {
-    places.iter().map(|place| place.rows).sum()
 }
