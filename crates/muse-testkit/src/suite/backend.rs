@@ -94,13 +94,23 @@ pub struct Subject<'a, B: Backend> {
     pub tile: usize,
     /// Positions that it rotates, from 0.
     pub positions: u32,
+    /// Rows that attend one by one: over the end of a page, and no more than there is time for.
+    pub walk: usize,
 }
 
 impl<'a, B: Backend> Subject<'a, B> {
     /// A device that holds every value as it is, in rows and columns of any number.
     pub fn new(device: &'a B, tolerance: f64) -> Self {
         const ALL: &[KvType] = &[KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0];
-        Self { device, tolerance, stored: |x| x, kinds: ALL, tile: 1, positions: 131_072 }
+        Self {
+            device,
+            tolerance,
+            stored: |x| x,
+            kinds: ALL,
+            tile: 1,
+            positions: 131_072,
+            walk: 150,
+        }
     }
 
     /// Noise in -1 to 1, as buffers hold it.

@@ -13,6 +13,8 @@ use crate::lane::Needs;
 const TOLERANCE: f64 = 4.0 / 512.0;
 /// A simulator takes minutes to be given the table of all 131,072.
 const POSITIONS: u32 = 8_192;
+/// Half a second each, and there are four such walks.
+const WALK: usize = 70;
 
 /// A case a test, on all cores: a backend uses what there is.
 pub(super) fn cases() -> impl Iterator<Item = Case> {
@@ -36,8 +38,8 @@ impl Bench {
         let tt = Tt::on(self.programs.device(), options);
         let stored = |x| half::bf16::from_f32(x).to_f32();
         let kinds = &[KvType::Bf16];
-        let subject = Subject::new(&tt, TOLERANCE);
-        test(&Subject { stored, kinds, tile: SIDE, positions: POSITIONS, ..subject });
+        let subject = Subject { stored, kinds, tile: SIDE, ..Subject::new(&tt, TOLERANCE) };
+        test(&Subject { positions: POSITIONS, walk: WALK, ..subject });
         Ok(Outcome::exact(&[1.0], &[1.0]))
     }
 }

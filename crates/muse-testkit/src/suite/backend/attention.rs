@@ -209,7 +209,7 @@ pub fn attention_reads_values_as_stored<B: Backend>(subject: &Subject<'_, B>) {
 
 /// Any chunking and any company gives the same bits.
 pub fn attention_batch_and_chunks_change_no_bit<B: Backend>(subject: &Subject<'_, B>) {
-    let end = 150;
+    let end = subject.walk;
     for &kind in subject.kinds {
         for mask in [Mask::Causal { window: None }, Mask::Causal { window: Some(64) }] {
             let run = |chunk: usize, company: bool| {
