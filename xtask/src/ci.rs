@@ -32,7 +32,7 @@ const STEPS: [Step; 15] = [
     Step { name: CHAT, run: chat },
     Step { name: "clients", run: jobs::clients },
     Step { name: "kernels on aarch64", run: jobs::aarch64 },
-    Step { name: "parity tt --lane wolfpine --quick", run: tt::ci },
+    Step { name: "tt-setup, tt-kernels, parity tt --lane wolfpine --quick", run: tt::ci },
     Step { name: "bench --smoke", run: |sh| done(jobs::bench(sh, true)) },
     Step { name: "fuzz --smoke", run: |sh| jobs::fuzz(sh, None, true) },
 ];

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use muse_core::Result;
+use muse_tt_sys::ffi::mtt_status;
 
 use crate::device::{Device, Turn};
 use crate::error::check;
@@ -47,7 +48,7 @@ impl<'a> Recording<'a> {
         Ok(Trace { device, id: self.id, _programs: programs })
     }
 
-    fn stop(&mut self) -> u32 {
+    fn stop(&mut self) -> mtt_status {
         self.left = Left::ToRelease;
         let end = self.turn.device().api().trace_end.expect("a table has all functions");
         // SAFETY: the device is open and records under this number.
