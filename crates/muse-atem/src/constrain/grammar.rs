@@ -5,18 +5,22 @@ use llguidance::toktrie::SimpleVob;
 use muse_core::contract::{Constraint, Token, TokenMask};
 use muse_core::{Error, Result};
 
+use super::fault::too_complex;
+
 /// Follows one turn.
 pub(super) struct GrammarConstraint {
     matcher: Matcher,
     /// The mask of the state at hand, once it was asked for.
     mask: Option<SimpleVob>,
-    /// Tokens accepted behind the end of the turn, where guesses may run on and nothing counts.
+    /// Tokens accepted up to the end of the turn.
+    accepted: usize,
+    /// Tokens accepted behind it, where guesses may run on and nothing counts.
     behind: usize,
 }
 
 impl GrammarConstraint {
     pub(super) fn new(matcher: Matcher) -> Self {
-        Self { matcher, mask: None, behind: 0 }
+        Self { matcher, mask: None, accepted: 0, behind: 0 }
     }
 
     /// Whether the turn is complete.
@@ -46,17 +50,36 @@ impl Constraint for GrammarConstraint {
             self.behind += 1;
             return Ok(());
         }
+        // The matcher is of no more use once it was given a token that does not fit. A mask may leave
+        // out spellings of a forced text that fit all the same.
+        let masked = self.mask.as_ref().is_some_and(|mask| allows(mask, token));
+        let fits = masked || self.matcher.validate_tokens(&[token.0]).map_err(too_complex)? == 1;
+        if !fits {
+            return Err(Error::Invalid(format!(
+                "token {} does not fit behind {} others; the mask says which do",
+                token.0, self.accepted
+            )));
+        }
         self.mask = None;
-        self.matcher.consume_token(token.0).map_err(too_complex)
+        self.matcher.consume_token(token.0).map_err(too_complex)?;
+        self.accepted += 1;
+        Ok(())
     }
 
     fn rollback(&mut self, tokens: usize) -> Result<()> {
+        if tokens > self.accepted + self.behind {
+            return Err(Error::Invalid(format!(
+                "{tokens} tokens to take back, but {} were accepted",
+                self.accepted + self.behind
+            )));
+        }
         let behind = tokens.min(self.behind);
         self.behind -= behind;
         if tokens == behind {
             return Ok(());
         }
         self.mask = None;
+        self.accepted -= tokens - behind;
         self.matcher.rollback(tokens - behind).map_err(too_complex)
     }
 
@@ -76,7 +99,6 @@ impl Constraint for GrammarConstraint {
     }
 }
 
-/// What can go wrong while following a grammar: it grows beyond the limits of the parser.
-fn too_complex(fault: impl std::fmt::Display) -> Error {
-    Error::Invalid(format!("the grammar is too complex to follow: {fault}; use a simpler schema"))
+fn allows(mask: &SimpleVob, token: Token) -> bool {
+    (token.0 as usize) < mask.len() && mask.is_allowed(token.0)
 }

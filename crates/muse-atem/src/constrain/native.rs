@@ -8,7 +8,7 @@ use muse_core::{Error, Result};
 
 use super::shape;
 use super::value::{self, Frame, Values};
-use super::{AnswerRule, MAX_TEXT_BYTES};
+use super::{AnswerRule, MAX_TEXT_BYTES, expression};
 use crate::json::{Json, follow};
 use crate::mark::Mark;
 use crate::request::ToolChoice;
@@ -30,7 +30,10 @@ pub(super) fn turn(
     answer: &AnswerRule,
     tokenizer: &dyn Tokenizer,
 ) -> Result<Option<String>> {
-    let tools = conversation.tools.as_slice();
+    let tools = match choice {
+        ToolChoice::None => &[],
+        _ => conversation.tools.as_slice(),
+    };
     let must_call = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
     if *answer == AnswerRule::Free && !must_call && !tools.iter().any(|tool| tool.strict) {
         return Ok(None);
@@ -41,6 +44,12 @@ pub(super) fn turn(
         end: token(Mark::EndOfTurn)?,
         next: format!("{} {} \"assistant\"", token(Mark::EndOfMessage)?, token(Mark::Start)?),
     };
+    if *choice == ToolChoice::Required && tools.is_empty() {
+        return Err(Error::Invalid(
+            "tool_choice demands a call, but no tool is declared; declare one or choose auto"
+                .to_owned(),
+        ));
+    }
     let mut out = String::new();
     let mut values = Values::default();
     match choice {
@@ -136,27 +145,49 @@ fn body(answer: &AnswerRule, out: &mut String) -> Result<()> {
         AnswerRule::JsonSchema(schema) => {
             let schema = Json::parse(schema)
                 .map_err(|e| Error::Invalid(format!("the schema is not JSON: {e}")))?;
-            shape::check(&schema).map_err(|fault| {
+            let fault = |fault: String| {
                 Error::Invalid(format!("the JSON schema cannot be honoured: {fault}"))
-            })?;
+            };
+            if schema == Json::Bool(false) {
+                return Err(fault(
+                    "it is `false`, which allows no value; use `true` for any".into(),
+                ));
+            }
+            shape::check(&schema).map_err(fault)?;
             value::answer_json(&schema)
         }
-        AnswerRule::Regex(_) | AnswerRule::Lark(_) => format!("@{ANSWER}"),
-        AnswerRule::Choice(texts) if texts.is_empty() => {
-            return Err(Error::Invalid("a choice of no texts cannot be met".to_owned()));
+        AnswerRule::Regex(pattern) => {
+            expression::check(pattern).map_err(|fault| {
+                let quoted = expression::quoted(pattern);
+                Error::Invalid(format!("the regular expression {quoted} is not supported: {fault}"))
+            })?;
+            format!("@{ANSWER}")
         }
-        AnswerRule::Choice(texts) => {
-            if let Some(long) = texts.iter().find(|text| text.len() > MAX_TEXT_BYTES) {
-                return Err(Error::Invalid(format!(
-                    "a choice has {} bytes, at most {MAX_TEXT_BYTES}; use shorter texts",
-                    long.len()
-                )));
-            }
-            texts.iter().map(|text| literal(text)).collect::<Vec<_>>().join(" | ")
-        }
+        AnswerRule::Lark(_) => format!("@{ANSWER}"),
+        AnswerRule::Choice(texts) => choice(texts, out)?,
     };
     writeln!(out, "body: {body}").expect(STRING);
     Ok(())
+}
+
+/// One of some texts, as an expression: as alternatives of a rule each would be followed alone.
+fn choice(texts: &[String], out: &mut String) -> Result<String> {
+    if texts.is_empty() {
+        return Err(Error::Invalid("a choice of no texts cannot be met".to_owned()));
+    }
+    if let Some(long) = texts.iter().find(|text| text.len() > MAX_TEXT_BYTES) {
+        return Err(Error::Invalid(format!(
+            "a choice has {} bytes, at most {MAX_TEXT_BYTES}; use shorter texts",
+            long.len()
+        )));
+    }
+    let said: Vec<String> =
+        texts.iter().filter(|text| !text.is_empty()).map(|text| literal(text)).collect();
+    if said.is_empty() {
+        return Ok("\"\"".to_owned());
+    }
+    writeln!(out, "CHOICE: {}", said.join(" | ")).expect(STRING);
+    Ok(if said.len() < texts.len() { "CHOICE?" } else { "CHOICE" }.to_owned())
 }
 
 /// A call of a tool with its parameters in the order of the schema, the optional ones or not.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::MAX_GRAMMAR_BYTES;
+use super::expression::{self, FORMATS};
 use super::native::literal;
 use crate::json::{Json, Number, References};
 
@@ -25,8 +26,10 @@ const VISIT: usize = 16;
 /// How the template separates: nothing to choose, so that output stays short and history equal.
 const NATIVE: &str = r#"{"whitespace_flexible":false,"item_separator":", ","key_separator":": "}"#;
 
-/// Answers may be laid out over lines, but white space must not go on forever.
-const ANSWER: &str = r#"{"whitespace_pattern":"[ \\n]{1,40}"}"#;
+/// Answers are written either way that JSON is on one line: white space that may go on would, with
+/// a model that likes it, up to the last token.
+const ANSWER: &str =
+    r#"{"whitespace_flexible":false,"item_separator":", ?","key_separator":": ?"}"#;
 
 /// Rules for values; each is written once.
 #[derive(Default)]
@@ -58,8 +61,22 @@ impl Values {
             count if count > MAX_WAYS => {
                 Err(format!("`enum` or `anyOf` of {count} values, at most {MAX_WAYS}"))
             }
-            _ => Ok(format!("( {} )", ways.join(" | "))),
+            _ => Ok(format!("( {} )", self.join(ways).join(" | "))),
         }
+    }
+
+    /// The ways with all texts in one expression: as alternatives of a rule each would be followed
+    /// alone.
+    fn join(&mut self, ways: Vec<String>) -> Vec<String> {
+        let (texts, mut others): (Vec<String>, _) =
+            ways.into_iter().partition(|way| way.starts_with('"'));
+        if !texts.is_empty() {
+            self.count += 1;
+            let name = format!("VALUE_{}", self.count);
+            writeln!(self.rules, "{name}: {}", texts.join(" | ")).expect(STRING);
+            others.push(name);
+        }
+        others
     }
 
     fn step(&mut self, steps: usize) -> Result<(), String> {
@@ -200,12 +217,14 @@ impl Values {
             all.push((if least.is_some() { "minLength" } else { "maxLength" }, sized));
         }
         if let Some(pattern) = schema.member("pattern").and_then(Json::as_str) {
-            all.push(("pattern", anchored(pattern)));
+            all.push(("pattern", expression::anchored(pattern)));
         }
         if let Some(name) = schema.member("format").and_then(Json::as_str) {
-            match format_expression(name) {
+            match expression::of_format(name) {
                 Some(expression) => all.push(("format", expression.to_owned())),
-                None if strict => return Err(format!("`format` {name:?} is not supported here")),
+                None if strict => {
+                    return Err(format!("`format` {name:?} is not supported here, only {FORMATS}"));
+                }
                 None => {}
             }
         }
@@ -214,7 +233,8 @@ impl Values {
         }
         let mut rule = String::new();
         for (keyword, expression) in &all {
-            check(expression).map_err(|fault| format!("`{keyword}` is not supported: {fault}"))?;
+            expression::followable(expression)
+                .map_err(|fault| format!("`{keyword}` is not supported: {fault}"))?;
             write!(rule, "/{}/ & ", llguidance::regex_to_lark(expression, "")).expect(STRING);
         }
         self.grow(rule.len())?;
@@ -304,46 +324,6 @@ fn of_type(schema: &Json, value: &Json) -> bool {
     })
 }
 
-/// The expression of a format that a bare string can be held to.
-fn format_expression(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "date" => "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])",
-        "time" => {
-            "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
-        }
-        "date-time" => {
-            "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
-        }
-        "uuid" => "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-        "email" => {
-            "[A-Za-z0-9._%+-]+@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+"
-        }
-        "ipv4" => {
-            "((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-        }
-        _ => return None,
-    })
-}
-
-/// An expression that matches the whole text when `pattern` matches somewhere in it.
-fn anchored(pattern: &str) -> String {
-    let (open, rest) = match pattern.strip_prefix('^') {
-        Some(rest) => ("", rest),
-        None => ("(?s:.*)", pattern),
-    };
-    let escapes = |rest: &&str| rest.bytes().rev().take_while(|byte| *byte == b'\\').count();
-    match rest.strip_suffix('$').filter(|rest| escapes(rest) % 2 == 0) {
-        Some(rest) => format!("{open}({rest})"),
-        None => format!("{open}({rest})(?s:.*)"),
-    }
-}
-
-/// Whether the expression can be run in linear time.
-fn check(expression: &str) -> Result<(), String> {
-    let mut builder = llguidance::derivre::RegexBuilder::new();
-    builder.mk_regex(expression).map(|_| ()).map_err(|fault| fault.to_string())
-}
-
 /// One allowed value as the template prints it.
 fn bare(value: &Json) -> String {
     let text = match value {
@@ -381,27 +361,4 @@ fn with_options(mut members: Vec<(String, Json)>, options: &str) -> String {
     let options = Json::parse(options).expect("options are JSON");
     members.push(("x-guidance".to_owned(), options));
     format!("%json {}", Json::object(members).to_compact())
-}
-
-/// What a compiler complains of a schema, with the keyword it is about where that goes without
-/// saying so.
-pub(super) fn complaint(fault: &str) -> String {
-    const TELLING: [(&str, &str); 8] = [
-        ("noextensionbias", "`$ref` that leads back to itself, or others that leave no value"),
-        ("min/maxproperties", "`minProperties` or `maxProperties`"),
-        ("regex for", "`minimum` or `maximum`"),
-        ("regex", "`pattern` or `format`"),
-        ("look-around", "`pattern`"),
-        ("multiple of", "`multipleOf`"),
-        ("reference", "`$ref`"),
-        ("too large", "`anyOf`, `allOf` or `$ref`"),
-    ];
-    // Behind the first line stands the grammar of the whole turn, which the client did not write.
-    let line = fault.lines().next().unwrap_or_default();
-    let line = line.split_once("failed to compile JSON schema: ").map_or(line, |(_, why)| why);
-    let lower = line.to_lowercase();
-    match TELLING.iter().find(|(word, _)| lower.contains(word)) {
-        Some((_, keyword)) => format!("keyword {keyword}: {line}"),
-        None => line.to_owned(),
-    }
 }

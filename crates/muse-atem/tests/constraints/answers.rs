@@ -19,13 +19,16 @@ fn structured_output_001_the_schema_binds_the_answer_and_nothing_else() {
             " to=self<|message|>Berth two?<|eom|><|start|>assistant to=user<|message|>{\"berth\": 2}<|eot|>",
             " to=self<|message|>a<|eom|><|start|>assistant to=self<|message|>b",
             " to=user<|message|>{\"berth\":12}<|eot|>",
-            " to=user<|message|>{\n \"berth\": 12\n}<|eot|>",
         ],
         &[
             " to=user<|message|>Berth 2<|eot|>",
             " to=user<|message|>{\"berth\": 2.5}<|eot|>",
             " to=user<|message|>{\"berth\": 2<|eot|>",
             " to=user<|message|>{}<|eot|>",
+            " to=user<|message|>{\"berth\":  2}<|eot|>",
+            " to=user<|message|>{\"berth\": 2 }<|eot|>",
+            " to=user<|message|>{\"berth\":\n2}<|eot|>",
+            " to=user<|message|>{\"berth\": 2}\n<|eot|>",
             "<|message|>{\"berth\": 2}<|eot|>",
             " to=self<|message|>a<|eot|>",
             " to=count<|message|>",
@@ -63,7 +66,7 @@ fn answers_can_be_patterns_grammars_and_choices() {
     );
     let none = Conversation::default();
     for (rule, what) in [
-        (AnswerRule::Regex("(".to_owned()), "regular expression"),
+        (AnswerRule::Regex("(".to_owned()), "expression \"(\" is not supported: unclosed group at"),
         (AnswerRule::Lark("nonsense".to_owned()), "grammar"),
         (AnswerRule::Choice(Vec::new()), "no texts"),
         (AnswerRule::Regex("a".repeat(1 << 20)), "at most"),

@@ -251,3 +251,150 @@ fn nothing_is_compiled_twice() {
     compile();
     assert_eq!(grammars.compiled(), 72);
 }
+
+/// An object of so many properties, named `k0` and so on, of which the first `required` must be there.
+fn object(count: usize, required: usize, each: &Value) -> Value {
+    let properties: serde_json::Map<_, _> =
+        (0..count).map(|i| (format!("k{i}"), each.clone())).collect();
+    let required: Vec<_> = (0..required).map(|i| format!("k{i}")).collect();
+    json!({"type": "object", "properties": properties, "required": required,
+        "additionalProperties": false})
+}
+
+#[test]
+fn what_would_take_seconds_is_refused_before_it_is_compiled() {
+    let integer = json!({"type": "integer"});
+    let parts = |count: usize| vec![json!({"type": "integer"}); count];
+    let divisors = |key: &str| json!({key: [{"multipleOf": 9973}, {"multipleOf": 99.41}]});
+    let patterns: serde_json::Map<_, _> = (0..17).map(|i| (format!("^p{i}$"), json!({}))).collect();
+    let long = json!({"type": "string", "pattern": "^a*$", "minLength": 15_000});
+    let start = std::time::Instant::now();
+    for (words, shape) in [
+        (["401 of the `properties` of the top", "at most 400"], object(401, 0, &integer)),
+        (["4001", "at most 4000"], object(4001, 4001, &integer)),
+        (["10000 schemas", "smaller"], json!({"prefixItems": parts(10_000)})),
+        (["`oneOf` at /oneOf has 501", "at most 500"], json!({"oneOf": parts(501)})),
+        (["`patternProperties`", "17"], json!({"patternProperties": patterns})),
+        (["\"(a{1000}){1000}\"", "1000000 letters"], json!({"pattern": "(a{1000}){1000}"})),
+        (["`minLength`", "at most 40000"], object(3, 3, &long)),
+        (["`multipleOf`", "1000003"], json!({"type": "integer", "multipleOf": 1_000_003})),
+        (["`multipleOf`", "common multiple"], divisors("allOf")),
+        (["`maxProperties`", "may be left out"], {
+            let mut some = object(400, 0, &integer);
+            some["maxProperties"] = json!(1);
+            some
+        }),
+    ] {
+        let message = refusal(schema(&shape));
+        for word in words {
+            assert!(message.contains(word), "{message:?} lacks {word:?}");
+        }
+    }
+    assert!(start.elapsed().as_secs() < 10, "took {:?}", start.elapsed());
+    let rule = AnswerRule::Regex("(a{1000}){1000}".to_owned());
+    let error = GRAMMARS.constraint(&Conversation::default(), &ToolChoice::Auto, &rule).err();
+    assert!(error.unwrap().to_string().contains("1000000 letters"), "of a plain expression");
+}
+
+#[test]
+fn what_is_just_not_too_much_can_be_followed() {
+    let mut optional = constraint(schema(&object(400, 0, &json!({"type": "integer"}))));
+    check(
+        &mut optional,
+        &[
+            " to=user<|message|>{\"k399\": 1}<|eot|>",
+            " to=user<|message|>{\"k0\":1,\"k7\":2, \"k398\": 3}<|eot|>",
+        ],
+        &[" to=user<|message|>{\"k7\": 1, \"k0\": 2}<|eot|>"],
+    );
+    let texts: Vec<String> = (0..5000).map(|i| format!("text {i}")).collect();
+    check(
+        &mut answer(AnswerRule::Choice(texts.clone())),
+        &[" to=user<|message|>text 4999<|eot|>", " to=user<|message|>text 4<|eot|>"],
+        &[" to=user<|message|>text 5000<|eot|>"],
+    );
+    check(
+        &mut answer(AnswerRule::Choice(vec![String::new(), "a".to_owned()])),
+        &[" to=user<|message|><|eot|>", " to=user<|message|>a<|eot|>"],
+        &[" to=user<|message|>b<|eot|>"],
+    );
+    let parameters = object(400, 0, &json!({"enum": &texts[..4]}));
+    let tool = json!({"type": "function", "function": {"name": "t", "strict": true,
+        "parameters": parameters}});
+    let last = super::call("t", &super::parameter("k399", "text 3"));
+    let mut call = constraint(json!({"tools": [tool], "tool_choice": "required"}));
+    check(&mut call, &[&format!("{last}<|eot|>")], &[]);
+}
+
+/// Nobody who writes a schema knows the compiler's options, or the grammar around theirs.
+#[test]
+fn refusals_speak_of_the_schema_in_one_line() {
+    let either = json!({"oneOf": [{"type": "object"}, {"properties": {"a": {}}}]});
+    let names = json!({"type": "object", "patternProperties": {"^a": {}, "a$": {}}});
+    let many: Vec<_> = (0..2100).map(|i| object(1, 1, &json!({"const": i}))).collect();
+    for (words, shape) in [
+        ("`oneOf`", either),
+        ("`patternProperties`", names),
+        ("2000", json!({"anyOf": many})),
+        ("`false`", json!(false)),
+        ("look-ahead", json!({"type": "string", "pattern": "(?=a)b"})),
+        ("`minimum` at /minimum is 1e+300", json!({"type": "number", "minimum": 1e300})),
+        ("`minimum` 5 is above `maximum` 3", json!({"minimum": 5, "maximum": 3})),
+        ("`multipleOf` at /multipleOf is 0", json!({"multipleOf": 0})),
+        ("date-time", json!({"type": "string", "format": "no-such-format"})),
+        ("no value", json!({"allOf": [{"type": "string"}, {"type": "null"}]})),
+    ] {
+        let message = refusal(schema(&shape).clone());
+        assert!(message.contains(words), "{message:?} lacks {words:?}");
+        for foreign in ["coerce", "Error", "Unsatis", "Unimpl", "recursive", "row", "\n"] {
+            assert!(!message.contains(foreign), "{message:?} has {foreign:?}");
+        }
+    }
+}
+
+#[test]
+fn misuse_is_told_and_changes_nothing() {
+    let mut constraint = answer(AnswerRule::Choice(vec!["yes".to_owned()]));
+    for token in tokens(" to=user<|message|>") {
+        constraint.accept(token).unwrap();
+    }
+    for wrong in tokens("<|eot|>") {
+        let error = constraint.accept(wrong).unwrap_err().to_string();
+        assert!(error.contains("does not fit") && error.contains("mask"), "{error}");
+    }
+    let error = constraint.rollback(1000).unwrap_err().to_string();
+    assert!(error.contains("1000 tokens to take back"), "{error}");
+    for token in tokens("yes<|eot|>") {
+        constraint.accept(token).unwrap();
+    }
+    let mut tools = Conversation::default();
+    let required = |tools: &Conversation| {
+        GRAMMARS.constraint(tools, &ToolChoice::Required, &AnswerRule::Free).err()
+    };
+    let error = required(&tools).expect("nothing could be said").to_string();
+    assert!(error.contains("no tool is declared"), "{error}");
+    let (declared, ..) = request(json!({"tools": [function("t", true, &json!({}), &[])]}));
+    tools.tools = declared.tools;
+    assert!(required(&tools).is_none());
+    let rule = AnswerRule::JsonObject;
+    let mut none = GRAMMARS.constraint(&tools, &ToolChoice::None, &rule).unwrap().unwrap();
+    check(&mut none, &[" to=user<|message|>{}<|eot|>"], &[" to=t<|message|>"]);
+}
+
+#[test]
+fn what_nobody_wants_is_not_compiled() {
+    let grammars = Grammars::new(NANO.clone()).unwrap();
+    let none = Conversation::default();
+    let rule = AnswerRule::JsonObject;
+    let asked = std::cell::Cell::new(0);
+    let compile = |wanted: &dyn Fn() -> bool| {
+        grammars.constraint_while(&none, &ToolChoice::Auto, &rule, wanted)
+    };
+    let error = compile(&|| false).err().expect("given up");
+    assert!(matches!(error, muse_core::Error::Exhausted(_)), "{error}");
+    assert_eq!(grammars.compiled(), 0);
+    // Asked again once it is compiled; then it is there for everybody.
+    assert!(compile(&|| asked.replace(asked.get() + 1) < 1).is_err());
+    assert_eq!((asked.get(), grammars.compiled()), (2, 1));
+    assert!(compile(&|| true).unwrap().is_some());
+}

@@ -56,7 +56,8 @@ fn answer(rule: AnswerRule) -> Box<dyn Constraint> {
     GRAMMARS.constraint(&none, &ToolChoice::Auto, &rule).unwrap().expect("a constraint")
 }
 
-/// Whether the constraint lets the whole text through, by masks and by draft alike.
+/// Whether the constraint lets the whole text through, by masks and by draft alike. A mask may stop
+/// sooner, at another spelling of a text that is forced.
 fn accepts(constraint: &mut dyn Constraint, text: &str) -> bool {
     let tokens = tokens(text);
     let legal = constraint.legal_prefix(&tokens).unwrap();
@@ -71,7 +72,7 @@ fn accepts(constraint: &mut dyn Constraint, text: &str) -> bool {
         taken += 1;
     }
     constraint.rollback(taken).unwrap();
-    assert_eq!(legal, taken, "masks and drafts agree on {text}");
+    assert!(legal >= taken, "the mask lets through what a draft may not hold: {text}");
     taken == tokens.len()
 }
 
