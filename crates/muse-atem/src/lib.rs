@@ -3,12 +3,12 @@
 //! Also useful alone, to render prompts for another engine and to hear the text it streams:
 //!
 //! ```
-//! use muse_atem::{TextListener, render, request::ChatRequest, spell};
-//! use muse_core::contract::Heard;
+//! use muse_atem::muse_core::{Error, contract::Heard};
+//! use muse_atem::{TextListener, render, request::ChatRequest, to_text};
 //!
 //! let body = br#"{"messages": [{"role": "user", "content": "Is 7 odd?"}]}"#;
 //! let request = ChatRequest::parse(body)?;
-//! let prompt = spell(&render(&request.conversation)?);
+//! let prompt = to_text(&render(&request.conversation)?)?;
 //! assert!(prompt.ends_with("<|start|>user<|message|>Is 7 odd?<|eot|><|start|>assistant"));
 //!
 //! let mut listener = TextListener::new(&request.conversation, &request.stop);
@@ -16,8 +16,12 @@
 //! listener.hear(" to=user<|message|>Yes.<|eot|>", &mut heard);
 //! listener.finish(true, &mut heard);
 //! assert_eq!(heard, [Heard::Say("Yes.".to_owned())]);
-//! # Ok::<(), muse_core::Error>(())
+//! # Ok::<(), Error>(())
 //! ```
+//!
+//! An engine that takes text reads marks in it wherever they stand, so that a user could write
+//! turns of others: [`to_text`] refuses such texts. Where token ids can be sent, [`encode`] keeps
+//! them as text.
 
 #![forbid(unsafe_code)]
 
@@ -37,6 +41,8 @@ pub use encode::{encode, encode_with_images};
 pub use file::{FileTemplate, template_warning};
 pub use listen::{TextListener, TokenListener};
 pub use mark::Mark;
-pub use render::{render, render_history, spell};
+/// The contracts whose types this crate takes and gives.
+pub use muse_core;
+pub use render::{render, render_history, spell, to_text};
 pub use template::Template;
 pub use tokenizer::Tokenizer;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use muse_core::contract::{Conversation, Token, Tokenizer, Tool};
 use muse_core::{Error, Result};
 
-use super::shape;
+use super::shape::{self, Spent};
 use super::value::{self, Frame, Values};
 use super::{AnswerRule, MAX_TEXT_BYTES, expression};
 use crate::json::{Json, follow};
@@ -52,25 +52,26 @@ pub(super) fn turn(
     }
     let mut out = String::new();
     let mut values = Values::default();
+    let mut spent = Spent::default();
     match choice {
         ToolChoice::Named(name) => {
             let tool = tools.iter().find(|tool| tool.name == *name).ok_or_else(|| {
                 Error::Invalid(format!("tool_choice names `{name}`, which is not declared"))
             })?;
             writeln!(out, "start: block_0 {}", marks.end).expect(STRING);
-            block(0, tool, &mut values, &mut out)?;
+            block(0, tool, &mut values, &mut spent, &mut out)?;
         }
         // The header was committed in the prompt.
         _ if !conversation.tail.is_empty() => {
             writeln!(out, "start: body {}", marks.end).expect(STRING);
-            body(answer, &mut out)?;
+            body(answer, &mut spent, &mut out)?;
         }
         _ => {
             let free_after_call = !conversation.single_call;
-            turns(tools, choice, answer, &marks, free_after_call, &mut out)?;
+            turns(tools, choice, answer, &marks, free_after_call, &mut spent, &mut out)?;
             for (i, tool) in tools.iter().enumerate() {
                 if tool.strict || must_call {
-                    block(i, tool, &mut values, &mut out)?;
+                    block(i, tool, &mut values, &mut spent, &mut out)?;
                 }
             }
         }
@@ -96,6 +97,7 @@ fn turns(
     answer: &AnswerRule,
     marks: &Marks,
     goes_on: bool,
+    spent: &mut Spent,
     out: &mut String,
 ) -> Result<()> {
     let Marks { message, end, next } = marks;
@@ -118,7 +120,7 @@ fn turns(
     writeln!(out, "thought: \" to=self\" {message} TEXT {next}").expect(STRING);
     if !required {
         writeln!(out, "answer: \" to=user\" {message} body").expect(STRING);
-        body(answer, out)?;
+        body(answer, spent, out)?;
     }
     let calls: Vec<String> = tools
         .iter()
@@ -135,7 +137,7 @@ fn turns(
     Ok(())
 }
 
-fn body(answer: &AnswerRule, out: &mut String) -> Result<()> {
+fn body(answer: &AnswerRule, spent: &mut Spent, out: &mut String) -> Result<()> {
     let body = match answer {
         AnswerRule::Free => "TEXT".to_owned(),
         AnswerRule::JsonObject => value::answer_json(&Json::object(vec![(
@@ -153,7 +155,7 @@ fn body(answer: &AnswerRule, out: &mut String) -> Result<()> {
                     "it is `false`, which allows no value; use `true` for any".into(),
                 ));
             }
-            shape::check(&schema).map_err(fault)?;
+            shape::check(&schema, spent).map_err(fault)?;
             value::answer_json(&schema)
         }
         AnswerRule::Regex(pattern) => {
@@ -191,11 +193,17 @@ fn choice(texts: &[String], out: &mut String) -> Result<String> {
 }
 
 /// A call of a tool with its parameters in the order of the schema, the optional ones or not.
-fn block(i: usize, tool: &Tool, values: &mut Values, out: &mut String) -> Result<()> {
+fn block(
+    i: usize,
+    tool: &Tool,
+    values: &mut Values,
+    spent: &mut Spent,
+    out: &mut String,
+) -> Result<()> {
     let fault = |fault: String| Error::Invalid(format!("tool `{}`: {fault}", tool.name));
     let root = Json::parse(&tool.parameters)
         .map_err(|e| fault(format!("parameters are not a JSON schema: {e}")))?;
-    shape::check(&root).map_err(fault)?;
+    shape::check(&root, spent).map_err(fault)?;
     let object = arguments(&root, tool.strict).map_err(fault)?;
     let frame = Frame::new(&root, tool.strict);
     let list = |key| object.member(key).and_then(Json::as_array).unwrap_or_default();

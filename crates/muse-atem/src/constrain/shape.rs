@@ -7,10 +7,10 @@ use super::MAX_TEXT_BYTES;
 use super::expression;
 use crate::json::{Json, Number, References};
 
-/// The most schemas that a schema may hold, itself included.
+/// The most schemas that those of a request may hold, themselves included.
 const MAX_SCHEMAS: usize = 10_000;
 
-/// The most properties that a schema may declare in all its objects: compiling them takes about a
+/// The most properties that the schemas of a request may declare in all their objects: compiling them takes about a
 /// second.
 const MAX_PROPERTIES: usize = 4000;
 
@@ -23,11 +23,11 @@ const MAX_ONE_OF: usize = 500;
 /// The most patterns for the names of properties, which are compared with each other.
 const MAX_NAME_PATTERNS: usize = 16;
 
-/// The most letters that all patterns of a schema may stand for, and texts that must be long beside
+/// The most letters that all patterns of a request may stand for, and texts that must be long beside
 /// a pattern.
 const MAX_LETTERS: u64 = 40_000;
 
-/// The largest divisor, decimals made whole, and the most that all of a schema may come to: the work
+/// The largest divisor, decimals made whole, and the most that all of a request may come to: the work
 /// grows with each of them.
 const MAX_DIVISOR: f64 = 10_000.0;
 const MAX_DIVISORS: u64 = 50_000;
@@ -114,18 +114,21 @@ pub(super) fn binds(keyword: &str) -> bool {
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
+/// What the schemas of one request came to so far.
+#[derive(Default)]
+pub(super) struct Spent {
+    schemas: usize,
+    properties: usize,
+    letters: u64,
+    divisors: u64,
+}
+
 /// Checks a schema with all it holds: that each keyword is known and has a value of its kind, and
-/// that all of it can be compiled in about a second.
-pub(super) fn check(schema: &Json) -> Result<(), String> {
-    let mut walk = Walk {
-        references: References::new(schema),
-        path: String::new(),
-        schemas: 0,
-        properties: 0,
-        letters: 0,
-        divisors: Vec::new(),
-        joins: false,
-    };
+/// that all of it, with what was `spent` before, can be compiled in about a second.
+pub(super) fn check(schema: &Json, spent: &mut Spent) -> Result<(), String> {
+    let references = References::new(schema);
+    let mut walk =
+        Walk { references, path: String::new(), spent, divisors: Vec::new(), joins: false };
     walk.schema(schema)?;
     walk.joined_divisors()
 }
@@ -134,10 +137,7 @@ struct Walk<'a> {
     references: References<'a>,
     /// Where the walk is, as a pointer into the schema.
     path: String,
-    /// What the walk came by so far.
-    schemas: usize,
-    properties: usize,
-    letters: u64,
+    spent: &'a mut Spent,
     /// Each `multipleOf`, and its decimals.
     divisors: Vec<(u64, u32)>,
     /// Whether schemas may have to hold together.
@@ -146,10 +146,10 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn schema(&mut self, schema: &Json) -> Result<(), String> {
-        self.schemas += 1;
-        if self.schemas > MAX_SCHEMAS {
+        self.spent.schemas += 1;
+        if self.spent.schemas > MAX_SCHEMAS {
             return Err(format!(
-                "it holds more than {MAX_SCHEMAS} schemas; use a smaller schema, and `$ref` for \
+                "it holds, with others of the request, more than {MAX_SCHEMAS} schemas; use a smaller schema, and `$ref` for \
                  parts that come again"
             ));
         }
@@ -220,12 +220,12 @@ impl Walk<'_> {
     }
 
     fn spell(&mut self, letters: u64) -> Result<(), String> {
-        self.letters = self.letters.saturating_add(letters);
-        match self.letters > MAX_LETTERS {
+        self.spent.letters = self.spent.letters.saturating_add(letters);
+        match self.spent.letters > MAX_LETTERS {
             true => Err(format!(
                 "`pattern` and `minLength` stand for {} letters up to {}, at most {MAX_LETTERS} in \
-                 a schema; use fewer or smaller counts",
-                self.letters,
+                 a request; use fewer or smaller counts",
+                self.spent.letters,
                 self.place()
             )),
             false => Ok(()),
@@ -237,12 +237,12 @@ impl Walk<'_> {
         let Some(declared) = schema.member("properties").and_then(Json::as_object) else {
             return Ok(());
         };
-        self.properties += declared.len();
-        if self.properties > MAX_PROPERTIES {
+        self.spent.properties += declared.len();
+        if self.spent.properties > MAX_PROPERTIES {
             return Err(format!(
-                "`properties` are {} up to {}, at most {MAX_PROPERTIES} in a schema; use a smaller \
+                "`properties` are {} up to {}, at most {MAX_PROPERTIES} in a request; use a smaller \
                  schema",
-                self.properties,
+                self.spent.properties,
                 self.place()
             ));
         }
@@ -306,10 +306,10 @@ impl Walk<'_> {
             Kind::Divisor => {
                 let divisor = value.as_number().and_then(divisor);
                 self.divisors.extend(divisor);
-                let all: u64 = self.divisors.iter().map(|(whole, _)| whole).sum();
+                self.spent.divisors += divisor.map_or(0, |(whole, _)| whole);
                 let wanted = "a number above 0, without its decimal point at most 10000 alone and \
-                              50000 with all others of the schema";
-                (divisor.is_some() && all <= MAX_DIVISORS, wanted)
+                              50000 with all others of the request";
+                (divisor.is_some() && self.spent.divisors <= MAX_DIVISORS, wanted)
             }
             Kind::Count => {
                 let count = value.as_number().and_then(Number::to_u64);

@@ -118,10 +118,7 @@ fn content(parts: &Content) -> Json {
 }
 
 fn call(call: &ToolCall) -> Result<Json> {
-    let arguments = Json::parse(&call.arguments).map_err(|e| {
-        let name = &call.name;
-        Error::Invalid(format!("call of `{name}`: tool call arguments are not valid JSON: {e}"))
-    })?;
+    let arguments = Json::Object(crate::render::arguments(call).map_err(Error::Invalid)?);
     let function = Json::Object(vec![
         ("name".to_owned(), text(&call.name)),
         ("arguments".to_owned(), arguments),

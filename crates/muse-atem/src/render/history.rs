@@ -71,16 +71,7 @@ fn write_answer(
 /// One message a call; `goes_on` when the assistant also has the next turn.
 fn write_calls(calls: &[ToolCall], goes_on: bool, prompt: &mut Prompt) -> Result<(), String> {
     for (i, call) in calls.iter().enumerate() {
-        let arguments = Json::parse(&call.arguments).map_err(|e| {
-            format!("call of `{}`: tool call arguments are not valid JSON: {e}", call.name)
-        })?;
-        let Json::Object(members) = arguments else {
-            return Err(format!(
-                "call of `{}`: tool call arguments are {}, expected an object",
-                call.name,
-                arguments.kind()
-            ));
-        };
+        let members = arguments(call)?;
         prompt.assistant(&call.name);
         prompt.text(&format!("<atem:function_calls>\n<atem:invoke name=\"{}\">\n", call.name));
         for (key, value) in &members {
@@ -93,6 +84,25 @@ fn write_calls(calls: &[ToolCall], goes_on: bool, prompt: &mut Prompt) -> Result
         prompt.mark(if more { Mark::EndOfMessage } else { Mark::EndOfTurn });
     }
     Ok(())
+}
+
+/// The arguments of a call; clients send nothing, or `null`, when there are none.
+pub(crate) fn arguments(call: &ToolCall) -> Result<Vec<(String, Json)>, String> {
+    if call.arguments.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    match Json::parse(&call.arguments) {
+        Ok(Json::Object(members)) => Ok(members),
+        Ok(Json::Null) => Ok(Vec::new()),
+        Ok(other) => Err(format!(
+            "call of `{}`: tool call arguments are {}, expected an object",
+            call.name,
+            other.kind()
+        )),
+        Err(fault) => {
+            Err(format!("call of `{}`: tool call arguments are not valid JSON: {fault}", call.name))
+        }
+    }
 }
 
 /// A value as a parameter holds it: strings and numbers bare, the rest as JSON.

@@ -3,6 +3,7 @@
 mod history;
 mod system;
 
+pub(crate) use history::arguments;
 pub(crate) use system::namespace;
 
 use muse_core::contract::{Conversation, Part, Piece, Turn};
@@ -11,6 +12,11 @@ use muse_core::{Error, Result};
 use crate::mark::{BEGIN_OF_TEXT, Mark};
 
 /// The prompt of a conversation, ending where the assistant is to speak.
+///
+/// Words are written as they are: that names, recipients, the strength of reasoning and dates make
+/// sense, and that ids of calls are each its own, is for whoever reads a request to check.
+/// [`crate::request::ChatRequest`] does, for other readers there are
+/// [`crate::request::check_tool_name`] and [`crate::request::check_calls`].
 ///
 /// # Errors
 /// [`muse_core::Error::Invalid`] when arguments of a call or parameters of a tool are not JSON of
@@ -37,8 +43,38 @@ pub fn render_history(conversation: &Conversation) -> Result<Vec<Piece>> {
     Ok(write_turns(conversation)?.pieces)
 }
 
-/// A prompt as one text, marks spelled and media as their placeholders: for people, logs and
-/// engines that take text. Not for encoding: text that spells a mark looks the same.
+/// A prompt as one text for an engine that takes text and reads marks in it, with media as their
+/// placeholders.
+///
+/// # Errors
+/// [`Error::Invalid`] when the conversation itself spells a mark: the engine would take it for the
+/// end of a turn and the beginning of another one, whoever wrote it.
+pub fn to_text(pieces: &[Piece]) -> Result<String> {
+    for piece in pieces {
+        if let Piece::Text(text) = piece
+            && let Some(mark) = spelled_mark(text)
+        {
+            return Err(Error::Invalid(format!(
+                "a text of the conversation spells the mark {mark:?}, which an engine that takes \
+                 text would obey; take it out, or send token ids, in which it stays text"
+            )));
+        }
+    }
+    Ok(spell(pieces))
+}
+
+/// What a text holds that has the spelling of a special token, like `<|eot|>`.
+fn spelled_mark(text: &str) -> Option<&str> {
+    text.match_indices("<|").find_map(|(at, _)| {
+        let name = &text[at + 2..];
+        let letters = name.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+        let whole = letters > 0 && name[letters..].starts_with("|>");
+        whole.then(|| &text[at..at + 2 + letters + 2])
+    })
+}
+
+/// A prompt as one text, marks spelled and media as their placeholders: for people and logs. Not
+/// for an engine, where text that spells a mark would be one: see [`to_text`].
 pub fn spell(pieces: &[Piece]) -> String {
     let mut out = String::new();
     for piece in pieces {

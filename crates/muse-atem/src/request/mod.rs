@@ -1,6 +1,7 @@
 //! The fields of an OpenAI chat request, checked and turned into a conversation and settings. An
 //! unknown field is ignored; a known field with a wrong type or value is an error with its path.
 
+mod calls;
 mod fields;
 mod history;
 mod messages;
@@ -16,6 +17,7 @@ use crate::json::Json;
 use crate::mark::Mark;
 use fields::Fields;
 
+pub use calls::check_calls;
 pub use messages::{Media, MediaKind};
 pub use settings::{ResponseFormat, SamplingFields};
 pub use template::from_template_arguments;
@@ -122,6 +124,7 @@ impl ChatRequest {
         let fields = Fields::whole(body)?;
         let arguments = fields.object("chat_template_kwargs")?.unwrap_or_default();
         let (mut turns, media) = messages::read(&fields)?;
+        check_calls(&turns)?;
         if arguments.boolean("keep_text_beside_calls")?.unwrap_or(false) {
             turns = history::keep_text_beside_calls(turns);
         }

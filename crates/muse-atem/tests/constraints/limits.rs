@@ -272,7 +272,7 @@ fn what_would_take_seconds_is_refused_before_it_is_compiled() {
     for (words, shape) in [
         (["401 of the `properties` of the top", "at most 400"], object(401, 0, &integer)),
         (["4001", "at most 4000"], object(4001, 4001, &integer)),
-        (["10000 schemas", "smaller"], json!({"prefixItems": parts(10_000)})),
+        (["more than 10000 schemas", "smaller"], json!({"prefixItems": parts(10_000)})),
         (["`oneOf` at /oneOf has 501", "at most 500"], json!({"oneOf": parts(501)})),
         (["`patternProperties`", "17"], json!({"patternProperties": patterns})),
         (["\"(a{1000}){1000}\"", "1000000 letters"], json!({"pattern": "(a{1000}){1000}"})),
@@ -291,6 +291,10 @@ fn what_would_take_seconds_is_refused_before_it_is_compiled() {
         }
     }
     assert!(start.elapsed().as_secs() < 10, "took {:?}", start.elapsed());
+    // What tools ask for is added up.
+    let tool = |i| function(&format!("t{i}"), true, &json!({"p": {"items": long}}), &[]);
+    let message = refusal(json!({"tools": (0..3).map(tool).collect::<Vec<_>>()}));
+    assert!(message.contains("tool `t2`") && message.contains("at most 40000"), "{message}");
     let rule = AnswerRule::Regex("(a{1000}){1000}".to_owned());
     let error = GRAMMARS.constraint(&Conversation::default(), &ToolChoice::Auto, &rule).err();
     assert!(error.unwrap().to_string().contains("1000000 letters"), "of a plain expression");

@@ -1,0 +1,49 @@
+//! Whether the calls of a history can be told apart, and each result has its call.
+
+use std::collections::HashMap;
+
+use muse_core::contract::Turn;
+
+use super::RequestError;
+
+/// Checks the ids of calls and results in a conversation whose turns are its messages, one each.
+///
+/// # Errors
+/// Two calls have one id, or a result names a call that was not made before and no tool either.
+/// The path is that of the id, like `messages[2].tool_calls[0].id`.
+pub fn check_calls(turns: &[Turn]) -> Result<(), RequestError> {
+    let mut made: HashMap<&str, (usize, usize)> = HashMap::new();
+    for (i, turn) in turns.iter().enumerate() {
+        match turn {
+            Turn::Assistant { calls, .. } => {
+                for (j, call) in calls.iter().enumerate().filter(|(_, call)| !call.id.is_empty()) {
+                    if let Some((turn, place)) = made.insert(&call.id, (i, j)) {
+                        return Err(RequestError {
+                            path: format!("messages[{i}].tool_calls[{j}].id"),
+                            message: format!(
+                                "{:?} is the id of messages[{turn}].tool_calls[{place}] already; \
+                                 give each call of the conversation its own",
+                                call.id
+                            ),
+                        });
+                    }
+                }
+            }
+            Turn::Tool { name, call_id: Some(id), .. }
+                if !id.is_empty()
+                    && name.as_deref().unwrap_or_default().is_empty()
+                    && !made.contains_key(id.as_str()) =>
+            {
+                return Err(RequestError {
+                    path: format!("messages[{i}].tool_call_id"),
+                    message: format!(
+                        "no call before it has the id {id:?}; send the message with that call, or \
+                         the name of the tool"
+                    ),
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
