@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use muse_atem::AnswerRule;
-use muse_atem::request::{NO_PARAMETERS, ToolChoice, check_tool_name};
+use muse_atem::request::{NO_PARAMETERS, ToolChoice, check_calls, check_tool_name};
 use muse_core::contract::{Content, Conversation, Part, Picked, Piece, Token, Tokenizer, Turn};
 use muse_core::contract::{Tool, ToolCall};
 use muse_proto::v1::{self, FinishReason, ReasoningStrength, Role, ToolMode, finish::Matched};
@@ -55,8 +56,11 @@ pub(super) fn conversation(
     message: v1::Conversation,
 ) -> Result<(Conversation, ToolChoice), Refusal> {
     let turns = message.messages.into_iter().enumerate().map(|(i, m)| turn(i, m));
+    let turns: Vec<_> = turns.collect::<Result<_, _>>()?;
+    check_calls(&turns)
+        .map_err(|wrong| Refusal::field(&format!("conversation.{}", wrong.path), wrong.message))?;
     let mut conversation = Conversation {
-        turns: turns.collect::<Result<_, _>>()?,
+        turns,
         tools: tools(message.tools)?,
         namespaces: message.namespaces.into_iter().map(|n| (n.name, n.description)).collect(),
         reasoning_strength: strength(message.reasoning_strength)?,
@@ -126,10 +130,11 @@ fn content(path: &str, parts: Vec<v1::Part>) -> Result<Content, Refusal> {
 
 fn tools(messages: Vec<v1::Tool>) -> Result<Vec<Tool>, Refusal> {
     let mut tools: Vec<Tool> = Vec::with_capacity(messages.len());
+    let mut names = HashSet::new();
     for (i, message) in messages.into_iter().enumerate() {
         let wrong = |message| Refusal::field(&format!("conversation.tools[{i}].name"), message);
         check_tool_name(&message.name).map_err(wrong)?;
-        if tools.iter().any(|tool| tool.name == message.name) {
+        if !names.insert(message.name.clone()) {
             return Err(wrong(format!("a second tool is named {:?}; rename one", message.name)));
         }
         let parameters = Some(message.parameters_json).filter(|json| !json.is_empty());

@@ -159,10 +159,7 @@ impl Service {
         let sampling = ask.settings.sampling(app)?;
         ask.stop_ids.iter().try_for_each(|&token| known(app, "stop_token_ids", token))?;
         let stop = [app.stop.as_slice(), &ask.stop_ids].concat();
-        let constraints = (0..count).map(|_| {
-            wanted.check()?;
-            ask.rules.constraint(app, &ask.conversation)
-        });
+        let constraints = (0..count).map(|_| ask.rules.constraint(app, &ask.conversation, wanted));
         let constraints: Vec<_> = constraints.collect::<Result<_, _>>()?;
         let requests = (0u64..).zip(constraints).map(|(i, constraint)| {
             let mut sampling = sampling.clone();

@@ -7,7 +7,7 @@ use muse_atem::{AnswerRule, ThinkingBudget};
 use muse_core::Error;
 use muse_core::contract::{Constraint, Conversation};
 
-use super::Refusal;
+use super::{Refusal, Wanted};
 use crate::app::App;
 
 /// What answers, calls and reasoning are held to.
@@ -33,10 +33,12 @@ impl Rules {
         &self,
         app: &App,
         conversation: &Conversation,
+        wanted: &Wanted,
     ) -> Result<Option<Box<dyn Constraint>>, Refusal> {
+        let go_on = || wanted.check().is_ok();
         let grammar = match &app.grammars {
             Some(grammars) => grammars
-                .constraint(conversation, &self.tools, &self.answer)
+                .constraint_while(conversation, &self.tools, &self.answer, &go_on)
                 .map_err(|error| self.blame(conversation, error))?,
             None if *self == Self::default() => None,
             None => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use muse_proto::v1::chat_service_client::ChatServiceClient;
 use muse_proto::v1::generate_service_client::GenerateServiceClient;
 use muse_proto::v1::{
-    ChatRequest, Conversation, GenerateRequest, Limits, Role, Sampling, TokenBias, Tool,
+    ChatRequest, Conversation, GenerateRequest, Limits, Role, Sampling, TokenBias, Tool, ToolCall,
     ToolChoice, tool_choice,
 };
 use serde_json::{Value, json};
@@ -116,6 +116,9 @@ async fn grpc_refuses_with_code_field_and_advice() {
         }),
         ..Conversation::default()
     };
+    let mut twice = message(Role::Assistant, "");
+    let (id, name) = ("1".to_owned(), "count".to_owned());
+    twice.tool_calls = vec![ToolCall { id, name, ..ToolCall::default() }; 2];
     let dated = |date: &str| {
         conversation(Conversation {
             messages: vec![message(Role::User, "Hi")],
@@ -147,6 +150,11 @@ async fn grpc_refuses_with_code_field_and_advice() {
         (dated("tomorrow"), "conversation.current_date", "YYYY-MM-DD"),
         (dated("2026-13-01"), "conversation.current_date", "2026-13-01"),
         (dated("2026-00-10"), "conversation.current_date", "2026-00-10"),
+        (
+            conversation(Conversation { messages: vec![twice], ..Conversation::default() }),
+            "conversation.messages[0].tool_calls[1].id",
+            "its own",
+        ),
         (dated("2023-02-29"), "conversation.current_date", "2023-02-29"),
         (dated("2024-02-30"), "conversation.current_date", "2024-02-30"),
         (limits(Limits { max_tokens: Some(0), ..Limits::default() }), "limits.max_tokens", "1"),
