@@ -9,7 +9,7 @@ use muse_core::{Error, Result};
 use super::shape::{self, Spent};
 use super::value::{self, Frame, Values};
 use super::{AnswerRule, MAX_TEXT_BYTES, expression};
-use crate::json::{Json, follow};
+use crate::json::{Json, first, follow};
 use crate::mark::Mark;
 use crate::request::ToolChoice;
 
@@ -165,10 +165,29 @@ fn body(answer: &AnswerRule, spent: &mut Spent, out: &mut String) -> Result<()> 
             })?;
             format!("@{ANSWER}")
         }
-        AnswerRule::Lark(_) => format!("@{ANSWER}"),
+        AnswerRule::Lark(grammar) => {
+            embedded(grammar, spent).map_err(|fault| {
+                Error::Invalid(format!("the grammar cannot be honoured: {fault}"))
+            })?;
+            format!("@{ANSWER}")
+        }
         AnswerRule::Choice(texts) => choice(texts, out)?,
     };
     writeln!(out, "body: {body}").expect(STRING);
+    Ok(())
+}
+
+/// Checks the schemas within a grammar of a client's own, which cost what others do.
+fn embedded(grammar: &str, spent: &mut Spent) -> Result<(), String> {
+    const KEYWORD: &str = "%json";
+    let mut rest = grammar;
+    while let Some(at) = rest.find(KEYWORD) {
+        rest = &rest[at + KEYWORD.len()..];
+        let (schema, end) = first(rest)
+            .map_err(|fault| format!("behind `{KEYWORD}` there is no JSON schema: {fault}"))?;
+        shape::check(&schema, spent)?;
+        rest = &rest[end..];
+    }
     Ok(())
 }
 

@@ -271,16 +271,14 @@ impl Walk<'_> {
 
     fn value(&mut self, kind: Kind, keyword: &str, value: &Json) -> Result<(), String> {
         self.joins |= matches!(keyword, "allOf" | "anyOf" | "oneOf" | "$ref");
-        let all = |fits: fn(&Json) -> bool| value.as_array().is_some_and(|v| v.iter().all(fits));
-        let empty = Json::Array(Vec::new());
-        let (fits, wanted) = match kind {
-            Kind::Beyond if keyword == "uniqueItems" && value.as_bool() == Some(false) => {
+        match (kind, value) {
+            (Kind::Beyond, value) if keyword == "uniqueItems" && value.as_bool() == Some(false) => {
                 return Ok(());
             }
-            Kind::Beyond => {
+            (Kind::Beyond, _) => {
                 return Err(format!("keyword `{keyword}` at {} is not supported", self.place()));
             }
-            Kind::Pattern | Kind::Text | Kind::Values | Kind::Constant
+            (Kind::Pattern | Kind::Text | Kind::Values | Kind::Constant, value)
                 if longest(value) > MAX_TEXT_BYTES =>
             {
                 return Err(format!(
@@ -289,15 +287,31 @@ impl Walk<'_> {
                     longest(value)
                 ));
             }
-            Kind::Constant => return Ok(()),
-            Kind::Pattern if value.as_str().is_some() => {
-                return self.pattern(keyword, value.as_str().expect("just seen"));
+            (Kind::Pattern, Json::String(pattern)) => return self.pattern(keyword, pattern),
+            (Kind::Schema, schema) => return self.schema(schema),
+            (Kind::SchemaOrList, schema) if schema.as_array().is_none() => {
+                return self.schema(schema);
             }
+            _ => {}
+        }
+        let (fits, wanted) = self.fits(kind, value);
+        if !fits {
+            let (place, found) = (self.place(), told(value));
+            return Err(format!("keyword `{keyword}` at {place} is {found}, expected {wanted}"));
+        }
+        self.parts(kind, keyword, value)
+    }
+
+    /// Whether a value is of its kind, and what would be.
+    fn fits(&mut self, kind: Kind, value: &Json) -> (bool, &'static str) {
+        let all = |fits: fn(&Json) -> bool| value.as_array().is_some_and(|v| v.iter().all(fits));
+        let empty = Json::Array(Vec::new());
+        match kind {
             Kind::Pattern | Kind::Text => (value.as_str().is_some(), "a string"),
-            Kind::Reference => (
-                self.references.follow(value).is_some(),
-                "a reference to a part of the same schema",
-            ),
+            Kind::Reference => {
+                let found = self.references.follow(value).is_some();
+                (found, "a reference to a part of the same schema")
+            }
             Kind::Number => {
                 let bound = value.as_number().map(Number::to_f64);
                 let wanted = "a number from -9007199254740992 to 9007199254740992";
@@ -326,16 +340,14 @@ impl Walk<'_> {
                               these";
                 (!names.is_empty() && names.iter().all(known), wanted)
             }
-            Kind::Schema => return self.schema(value),
-            Kind::SchemaOrList if value.as_array().is_none() => return self.schema(value),
-            Kind::SchemaOrList => (true, "a schema or a list of them"),
             Kind::Schemas => (all(|_| true) && *value != empty, "a list of one or more schemas"),
             Kind::Members => (value.as_object().is_some(), "an object of schemas"),
-        };
-        if !fits {
-            let (place, found) = (self.place(), told(value));
-            return Err(format!("keyword `{keyword}` at {place} is {found}, expected {wanted}"));
+            Kind::Constant | Kind::Schema | Kind::SchemaOrList | Kind::Beyond => (true, "a value"),
         }
+    }
+
+    /// The schemas within a value.
+    fn parts(&mut self, kind: Kind, keyword: &str, value: &Json) -> Result<(), String> {
         match (kind, value) {
             (Kind::Schemas, Json::Array(items))
                 if keyword == "oneOf" && items.len() > MAX_ONE_OF =>

@@ -151,6 +151,11 @@ pub(crate) fn escape(text: &str, out: &mut String) {
     print::escaped(text, out);
 }
 
+/// Reads one value at the start of a text, and says where it ends.
+pub(crate) fn first(text: &str) -> Result<(Json, usize), JsonError> {
+    read::first(text)
+}
+
 /// What a `$ref` within the same document points to.
 pub(crate) fn follow<'a>(target: &Json, root: &'a Json) -> Option<&'a Json> {
     walk(target.as_str()?, root, |at, step| at.member(step))

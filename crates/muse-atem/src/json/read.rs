@@ -15,6 +15,13 @@ pub(super) fn whole(text: &str) -> Result<Json, JsonError> {
     }
 }
 
+/// Reads one value at the start of a text, and says where it ends.
+pub(super) fn first(text: &str) -> Result<(Json, usize), JsonError> {
+    let mut reader = Reader { text, at: 0 };
+    let value = reader.value(0)?;
+    Ok((value, reader.at))
+}
+
 struct Reader<'a> {
     text: &'a str,
     at: usize,

@@ -298,6 +298,20 @@ fn what_would_take_seconds_is_refused_before_it_is_compiled() {
     let rule = AnswerRule::Regex("(a{1000}){1000}".to_owned());
     let error = GRAMMARS.constraint(&Conversation::default(), &ToolChoice::Auto, &rule).err();
     assert!(error.unwrap().to_string().contains("1000000 letters"), "of a plain expression");
+    // A schema within a grammar costs what others do.
+    for (schema, words) in
+        [("{\"multipleOf\": 1000003}", "`multipleOf`"), ("[", "no JSON schema"), ("x", "schema")]
+    {
+        let rule = AnswerRule::Lark(format!("start: \"a\" %json {schema}"));
+        let error = GRAMMARS.constraint(&Conversation::default(), &ToolChoice::Auto, &rule).err();
+        let message = error.unwrap().to_string();
+        assert!(message.contains(words) && message.contains("the grammar"), "{message}");
+    }
+    check(
+        &mut answer(AnswerRule::Lark("start: \"a\" %json {\"multipleOf\": 3} \"b\"".to_owned())),
+        &[" to=user<|message|>a12b<|eot|>"],
+        &[" to=user<|message|>a13b<|eot|>"],
+    );
 }
 
 #[test]
