@@ -27,7 +27,7 @@ const TILE_BYTES: u64 = 2048;
 /// error in parts of the largest value.
 const BOUNDS: (f64, f32) = (0.999, 0.05);
 /// The same beside matrices that were not rounded.
-const UNROUNDED: (f64, f32) = (0.99, 0.3);
+const UNROUNDED: (f64, f32) = (0.99, 0.1);
 
 /// Both formats, on all cores: a backend uses what there is.
 pub(super) fn cases() -> impl Iterator<Item = Case> {
