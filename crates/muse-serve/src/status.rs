@@ -56,9 +56,6 @@ pub(crate) fn row(refusal: &Refusal) -> Row {
         Refusal::Deadline => {
             (Code::DeadlineExceeded, StatusCode::GATEWAY_TIMEOUT, SERVER, "deadline_exceeded")
         }
-        Refusal::ClientLeft => {
-            (Code::Cancelled, StatusCode::REQUEST_TIMEOUT, INVALID, "client_left")
-        }
         Refusal::Core(Error::Exhausted(_)) => (
             Code::ResourceExhausted,
             StatusCode::TOO_MANY_REQUESTS,
@@ -131,7 +128,6 @@ mod tests {
         check(Refusal::NoText, Code::FailedPrecondition, 400);
         check(Refusal::Draining, Code::Unavailable, 503);
         check(Refusal::Stopped, Code::Unavailable, 503);
-        check(Refusal::ClientLeft, Code::Cancelled, 408);
         check(Refusal::SlowClient, Code::ResourceExhausted, 429);
         check(Refusal::Deadline, Code::DeadlineExceeded, 504);
     }

@@ -230,7 +230,7 @@ impl Mask {
                 (t + 1).saturating_sub(window)..t + 1
             }
             Self::Block { reach } => {
-                let end = place.start + place.rows as u32;
+                let end = place.positions().end;
                 t.saturating_sub(reach)..end.min(t.saturating_add(reach).saturating_add(1))
             }
         }

@@ -67,11 +67,8 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Whether it is worth going on.
-    ///
-    /// # Errors
-    /// [`Refusal::ClientLeft`] when it is not.
-    pub(super) fn check(&self) -> Result<(), Refusal> {
-        if self.left.load(Ordering::Relaxed) { Err(Refusal::ClientLeft) } else { Ok(()) }
+    pub(super) fn still(&self) -> bool {
+        !self.left.load(Ordering::Relaxed)
     }
 }
 
@@ -106,9 +103,8 @@ mod tests {
                 let work = move |wanted: &Wanted| {
                     started.send(()).expect("the test listens");
                     blocked.lock().expect("no panic").recv().expect("a word");
-                    let outcome = wanted.check();
-                    ended.send(outcome.is_ok()).expect("the test listens");
-                    outcome
+                    ended.send(wanted.still()).expect("the test listens");
+                    Ok(())
                 };
                 shop.run(work).await
             }));
@@ -130,7 +126,8 @@ mod tests {
         for _ in 0..AT_ONCE {
             assert_eq!(ends.recv().await, Some(false), "nobody waits any more");
         }
-        shop.run(|wanted| wanted.check()).await.expect("there is room again");
+        let again = shop.run(|wanted| Ok(wanted.still())).await;
+        assert!(again.expect("there is room again"), "somebody waits");
         assert!(starts.try_recv().is_err(), "those who left never began");
     }
 }

@@ -136,7 +136,7 @@ impl Service {
         let pass = self.gate.enter()?;
         self.check_model(ask.model.as_deref())?;
         let service = self.clone();
-        if !ask.rules.compile(&ask.conversation) {
+        if !ask.rules.may_compile(&ask.conversation) {
             return aside(move || service.start_chat(&ask, pass, &Wanted::default())).await;
         }
         self.workshop.run(move |wanted| service.start_chat(&ask, pass, wanted)).await

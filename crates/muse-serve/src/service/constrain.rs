@@ -23,7 +23,7 @@ pub struct Rules {
 
 impl Rules {
     /// Whether answers to `conversation` may need a grammar.
-    pub(super) fn compile(&self, conversation: &Conversation) -> bool {
+    pub(super) fn may_compile(&self, conversation: &Conversation) -> bool {
         self.answer != AnswerRule::Free || !conversation.tools.is_empty()
     }
 
@@ -35,10 +35,9 @@ impl Rules {
         conversation: &Conversation,
         wanted: &Wanted,
     ) -> Result<Option<Box<dyn Constraint>>, Refusal> {
-        let go_on = || wanted.check().is_ok();
         let grammar = match &app.grammars {
             Some(grammars) => grammars
-                .constraint_while(conversation, &self.tools, &self.answer, &go_on)
+                .constraint_while(conversation, &self.tools, &self.answer, &|| wanted.still())
                 .map_err(|error| self.blame(conversation, error))?,
             None if *self == Self::default() => None,
             None => {

@@ -45,8 +45,6 @@ pub enum Refusal {
     SlowClient,
     /// The client's deadline passed.
     Deadline,
-    /// The client is gone: nobody is told.
-    ClientLeft,
     /// What the engine or the template says.
     Core(Error),
 }
@@ -102,7 +100,6 @@ impl fmt::Display for Refusal {
                 "the deadline passed before the answer was complete; allow more time, or lower \
                  max_tokens",
             ),
-            Self::ClientLeft => f.write_str("the client left before its request was read"),
             Self::Core(error) => error.fmt(f),
         }
     }
