@@ -11,11 +11,18 @@ const LINE_BYTES: usize = 64;
 /// prefetchers nor the address caches of a CPU reach over many small ones.
 const HUGE_BYTES: usize = 4 << 20;
 
-/// Plain numbers for which all zero bits are the value zero.
+/// Plain numbers, without padding, for which all zero bits are the value zero.
 pub(crate) trait Plain: Copy + Send + Sync + 'static {}
 impl Plain for f32 {}
 impl Plain for i32 {}
 impl Plain for u8 {}
+
+/// The memory of values as it is.
+pub(crate) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
+    // SAFETY: `Plain` values have no padding, so all bytes of the slice are initialized; address
+    // and length are those of the slice that is borrowed.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
 
 /// A slice of fixed length on the heap.
 pub(crate) struct Aligned<T: Plain> {
@@ -73,15 +80,6 @@ impl<T: Plain> Aligned<T> {
             *self = Self::zeroed(len)?;
         }
         Ok(())
-    }
-}
-
-impl Aligned<f32> {
-    /// The memory as it is.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        // SAFETY: floats have no padding, so all bytes of the slice are initialized; address and
-        // length are those of the slice that `self` lends out.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), size_of_val(&**self)) }
     }
 }
 

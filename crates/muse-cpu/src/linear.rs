@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use muse_core::Result;
 
-use crate::aligned::Aligned;
+use crate::aligned::{Aligned, bytes_of};
 use crate::buf::{Buf, Store, Weight};
 use crate::kernels::Kernels;
 use crate::layout::Layout;
@@ -25,8 +25,6 @@ const TASKS: usize = 16;
 const MOST_PANELS: usize = 8;
 /// Rows from which on panels are unpacked once for all of them.
 const MANY: usize = 96;
-/// Panels that many rows pass together.
-const GROUP: usize = 4;
 /// Products from which on the work is shared.
 const SHARED_PRODUCTS: usize = 1 << 19;
 /// Values from which on quantizing activations is shared.
@@ -138,8 +136,8 @@ impl Space {
             let band = band.get_mut().unwrap_or_else(PoisonError::into_inner);
             for (weight, _) in into {
                 match weight.store() {
-                    Store::Packed(_, kernels, _) if rows >= MANY && kernels.expand.is_some() => {
-                        band.expanded.reserve(expanded_bytes(k))?;
+                    Store::Packed(kind, kernels, _) if rows >= MANY && kernels.expand.is_some() => {
+                        band.expanded.reserve(expanded_bytes(kind.activations.run(k)))?;
                     }
                     Store::Blocks(_) => band.decoded.reserve(DECODED * k)?,
                     _ => {}
@@ -238,7 +236,7 @@ impl Call<'_> {
                 let mut band = self.space.band();
                 let values = &mut band.decoded[..cols * k];
                 weight.format().decode(weight.file_rows(bytes, col..col + cols), values);
-                let bytes = &band.decoded.as_bytes()[..cols * k * size_of::<f32>()];
+                let bytes = bytes_of(&band.decoded[..cols * k]);
                 for row in (0..self.rows).step_by(BLOCK) {
                     let rows = BLOCK.min(self.rows - row);
                     self.plain(Layout::F32, bytes, k, row, rows, y, col, cols);
@@ -248,15 +246,8 @@ impl Call<'_> {
                 let packed = Packed { kind, kernels, bytes, n, k };
                 let panels = self.panels(kind, (n, k));
                 let panels = task * panels..((task + 1) * panels).min(n.div_ceil(PANEL));
-                if self.rows < MANY || kind.activations.run(k) == k {
-                    for panel in panels.clone() {
-                        self.panel(&packed, panel, panel + 1 < panels.end, y);
-                    }
-                } else {
-                    let groups = panels.clone().step_by(GROUP);
-                    groups.for_each(|first| {
-                        self.group(&packed, first..panels.end.min(first + GROUP), y);
-                    });
+                for panel in panels.clone() {
+                    self.panel(&packed, panel, panel + 1 < panels.end, y);
                 }
             }
         }
@@ -285,11 +276,11 @@ impl Call<'_> {
         }
     }
 
-    /// All rows of `x` with one panel, which is read in one go.
+    /// All rows of `x` with one panel, run after run. Few rows stay in the caches while panels come
+    /// from memory; many come from the third level, or from memory, for each panel again.
     fn panel(&self, packed: &Packed<'_>, panel: usize, goes_on: bool, y: &Matrix<'_, f32>) {
-        let form = packed.kind.activations;
         let mut band = None;
-        for run in form.runs(packed.k) {
+        for run in packed.kind.activations.runs(packed.k) {
             let mut part = packed.part(panel, &run);
             let mut rows = packed.kernels.packed;
             if let Some((expand, expanded)) = packed.kernels.expand.filter(|_| self.rows >= MANY) {
@@ -298,29 +289,34 @@ impl Call<'_> {
                 expand(part, room);
                 (part, rows) = (room, expanded);
             }
-            let next = match goes_on && self.fetches(packed.kind, packed.k) {
+            let behind = match goes_on && self.fetches(packed.kind, packed.k) {
                 true => packed.behind(panel, &run),
                 false => &[],
             };
             for tile in tiles(0..self.rows) {
-                let share = |row: usize| next.len() * row / self.rows;
-                let next = &next[share(tile.0)..share(tile.0 + tile.1)];
+                let next = match self.rows >= MANY {
+                    true => bytes_of(self.x(packed, &run, self.tile_behind(tile))),
+                    false => {
+                        let share = |row: usize| behind.len() * row / self.rows;
+                        &behind[share(tile.0)..share(tile.0 + tile.1)]
+                    }
+                };
                 self.add(packed, rows, part, panel, &run, tile, next, y);
             }
         }
     }
 
-    /// Many rows of `x`, more than caches hold, with a few panels, so that rows are fetched once for
-    /// all of them: run after run, since a few whole panels are too much as well.
-    fn group(&self, packed: &Packed<'_>, panels: Range<usize>, y: &Matrix<'_, f32>) {
-        for run in packed.kind.activations.runs(packed.k) {
-            for tile in tiles(0..self.rows) {
-                for panel in panels.clone() {
-                    let part = packed.part(panel, &run);
-                    self.add(packed, packed.kernels.packed, part, panel, &run, tile, &[], y);
-                }
-            }
-        }
+    /// A run of K of a tile of rows, as the weight wants it.
+    fn x(&self, packed: &Packed<'_>, run: &Range<usize>, (first, n): (usize, usize)) -> &[i32] {
+        let form = packed.kind.activations;
+        let start = first * form.words(packed.k) + n * form.words(run.start);
+        &self.space.words(form)[start..][..n * form.words(run.len())]
+    }
+
+    /// The tile of rows behind one; behind the last comes the first again, for the next panel.
+    fn tile_behind(&self, (first, n): (usize, usize)) -> (usize, usize) {
+        let first = (first + n) % self.rows;
+        (first, tile_rows(self.rows - first))
     }
 
     /// Adds the products of a run of K of a tile of rows with a panel; the first run begins them.
@@ -335,9 +331,7 @@ impl Call<'_> {
         next: &[u8],
         y: &Matrix<'_, f32>,
     ) {
-        let form = packed.kind.activations;
-        let start = first * form.words(packed.k) + n * form.words(run.start);
-        let x = &self.space.words(form)[start..][..n * form.words(run.len())];
+        let x = self.x(packed, run, (first, n));
         let (col, cols) = (panel * PANEL, PANEL.min(packed.n - panel * PANEL));
         // SAFETY: `task` gives each task panels of its own, which are these columns, and each use
         // below ends before the next begins.

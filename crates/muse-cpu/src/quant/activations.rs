@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::MOST_ROWS;
 use crate::kernels::Kernels;
 
-/// The longest run of BF16: those of a few panels and of a tile of rows stay in the second-level cache.
+/// The longest run of K: a panel of it and two tiles of rows stay in a second-level cache of 1 MB.
 const MOST_RUN: usize = 8192;
 
 /// A form of activations; a row of them is a run of words.
@@ -33,14 +33,14 @@ impl Activations {
         }
     }
 
-    /// Values of K that are multiplied at a time, the last ones aside, and then added to those before.
-    /// Bytes need no runs: 19,968 of a panel and of a tile of rows stay in the second-level cache.
+    /// Values of K that are multiplied at a time, the last ones aside, and then added to those before;
+    /// runs are as even as can be.
     pub(crate) const fn run(self, k: usize) -> usize {
-        match self {
-            Self::Int8 { .. } => k,
-            // As even as can be; pairs stay whole.
-            Self::Bf16 => k.div_ceil(k.div_ceil(MOST_RUN)).next_multiple_of(2),
-        }
+        let whole = match self {
+            Self::Int8 { block } => block,
+            Self::Bf16 => 2,
+        };
+        k.div_ceil(k.div_ceil(MOST_RUN)).next_multiple_of(whole)
     }
 
     /// The runs of `k` values.
