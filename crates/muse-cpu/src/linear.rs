@@ -295,7 +295,12 @@ impl Call<'_> {
             };
             for tile in tiles(0..self.rows) {
                 let next = match self.rows >= MANY {
-                    true => bytes_of(self.x(packed, &run, self.tile_behind(tile))),
+                    true => {
+                        // Scales and sums are few, and follow by themselves.
+                        let tile = self.tile_behind(tile);
+                        let numbers = tile.1 * packed.kind.activations.numbers(run.len());
+                        bytes_of(&self.x(packed, &run, tile)[..numbers])
+                    }
                     false => {
                         let share = |row: usize| behind.len() * row / self.rows;
                         &behind[share(tile.0)..share(tile.0 + tile.1)]

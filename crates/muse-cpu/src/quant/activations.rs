@@ -28,7 +28,15 @@ impl Activations {
     /// Words of a row of `k` values.
     pub(crate) const fn words(self, k: usize) -> usize {
         match self {
-            Self::Int8 { block } => k / 4 + k / block + k / 16 + k / 32,
+            Self::Int8 { block } => Places::of(k, block).end,
+            Self::Bf16 => k.div_ceil(2),
+        }
+    }
+
+    /// Words of the numbers of `k` values, which come first.
+    pub(crate) const fn numbers(self, k: usize) -> usize {
+        match self {
+            Self::Int8 { .. } => k / 4,
             Self::Bf16 => k.div_ceil(2),
         }
     }
@@ -76,10 +84,38 @@ pub(crate) const fn tile_rows(left: usize) -> usize {
     }
 }
 
-/// Where scales, and sums of groups of 16 or 32, begin in a row of bytes.
-pub(super) fn offsets(k: usize, block: usize, group: usize) -> (usize, usize) {
-    let scales = k / 4;
-    (scales, scales + k / block + if group == 16 { 0 } else { k / 16 })
+/// Where things begin in a row of bytes, behind its numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    /// Scales of blocks.
+    pub(crate) scales: usize,
+    /// Minus the sums of groups of 16, and of 32.
+    pub(crate) sums: [usize; 2],
+    /// The same of two neighbours in the halves of a word; of blocks of more than one group only.
+    pub(crate) pairs: [usize; 2],
+    /// Words of a row.
+    pub(crate) end: usize,
+}
+
+impl Places {
+    /// Of a row of `k` values in blocks of 32 or 256.
+    pub(crate) const fn of(k: usize, block: usize) -> Self {
+        let scales = k / 4;
+        let sums_16 = scales + k / block;
+        let sums_32 = sums_16 + k / 16;
+        let pairs_16 = sums_32 + k / 32;
+        let (pairs_32, end) = match block {
+            32 => (pairs_16, pairs_16),
+            _ => (pairs_16 + k / 32, pairs_16 + k / 32 + k / 64),
+        };
+        Self { scales, sums: [sums_16, sums_32], pairs: [pairs_16, pairs_32], end }
+    }
+
+    /// Of sums and of pairs of groups of 16 or 32.
+    pub(super) fn of_group(&self, group: usize) -> (usize, usize) {
+        let which = usize::from(group == 32);
+        (self.sums[which], self.pairs[which])
+    }
 }
 
 /// A row of bytes that is read.
@@ -88,9 +124,10 @@ pub(super) struct Row<'a> {
     words: &'a [i32],
     /// Rows of its tile.
     stride: usize,
-    /// Where scales and sums begin in the row.
+    /// Where scales, sums and pairs of these begin in the row.
     scales: usize,
     sums: usize,
+    pairs: usize,
 }
 
 impl<'a> Row<'a> {
@@ -102,8 +139,9 @@ impl<'a> Row<'a> {
         block: usize,
         group: usize,
     ) -> Self {
-        let (scales, sums) = offsets(k, block, group);
-        Self { words: &tile[row..], stride: rows, scales, sums }
+        let places = Places::of(k, block);
+        let (sums, pairs) = places.of_group(group);
+        Self { words: &tile[row..], stride: rows, scales: places.scales, sums, pairs }
     }
 
     /// Four numbers, the first in the lowest bits.
@@ -121,5 +159,11 @@ impl<'a> Row<'a> {
     #[inline(always)]
     pub(super) fn sum(&self, group: usize) -> i32 {
         self.words[(self.sums + group) * self.stride]
+    }
+
+    /// Minus the sums of groups `2 pair` and `2 pair + 1`, low and high.
+    #[inline(always)]
+    pub(super) fn pair(&self, pair: usize) -> i32 {
+        self.words[(self.pairs + pair) * self.stride]
     }
 }

@@ -33,7 +33,7 @@ use muse_core::Result;
 use muse_core::contract::WeightView;
 use muse_core::quant::{Format, iq1_m, iq1_s, iq2_s, iq2_xs, iq3_s, iq3_xxs, mxfp4, q2_k, q3_k};
 
-pub(crate) use activations::{Activations, tile_rows};
+pub(crate) use activations::{Activations, Places, tile_rows};
 pub(crate) use expanded::bytes as expanded_bytes;
 pub(crate) use rows::{MOST_ROWS, Rows};
 
@@ -60,7 +60,7 @@ trait Packing: 'static {
     /// What was added to the numbers to make them unsigned: 0 or a power of two.
     const OFFSET: i32;
     /// Whether groups have a minimum that is taken off.
-    const MINIMUMS: bool;
+    const MINIMUMS: bool = false;
     /// Bytes of a packed block of 16 rows.
     const BYTES: usize;
     /// Whether unpacking once for many rows pays, as measured: where a scale belongs to 32 values
@@ -74,23 +74,56 @@ trait Packing: 'static {
     /// The definition: numbers and scales of values `32 step ..` of a packed block.
     fn unpack(block: &[u8], step: usize) -> Step;
 
-    /// The same in vectors.
+    /// The definition: what is taken off a packed block.
+    fn minimums(_block: &[u8]) -> Minimums {
+        Minimums { pairs: [[0; PANEL]; MOST_PAIRS], unit: [0.0; PANEL] }
+    }
+
+    /// The numbers and scales in vectors.
     ///
     /// # Safety
     /// The CPU has what [`rows::avx512`] is compiled for.
     #[cfg(target_arch = "x86_64")]
     unsafe fn unpack_avx512(block: &[u8], step: usize) -> rows::avx512::Step;
+
+    /// The minimums in vectors.
+    ///
+    /// # Safety
+    /// The CPU has what [`rows::avx512`] is compiled for.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn minimums_avx512(block: &[u8]) -> rows::avx512::Minimums {
+        rows::avx512::Minimums::of(&Self::minimums(block))
+    }
 }
 
-/// 32 values of 16 rows: `(number - OFFSET) · scale - minimum`.
+/// 32 values of 16 rows: `(number - OFFSET) · scale`, and then minimums are taken off.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
     /// Number `4 q + j` of row `r` is `numbers[q][4 r + j]`.
     numbers: [[u8; 64]; 8],
     /// Of the two halves; of the whole in the first where groups have 32.
     scales: [[f32; PANEL]; 2],
-    /// Likewise.
-    minimums: [[f32; PANEL]; 2],
+}
+
+/// The most pairs of groups of a block.
+const MOST_PAIRS: usize = 256 / 16 / 2;
+
+/// Minimums of a block of 16 rows: `unit · number` of each of its groups, so that their products with
+/// the sums of the activations are exact too; the `unit` itself where a block is one group.
+#[derive(Clone, Copy)]
+pub(crate) struct Minimums {
+    /// The numbers of groups `2 i` and `2 i + 1` of row `r`, low and high in `pairs[i][r]`.
+    pairs: [[u32; PANEL]; MOST_PAIRS],
+    unit: [f32; PANEL],
+}
+
+impl Minimums {
+    /// The number of a group of a row.
+    fn number(&self, group: usize, row: usize) -> i32 {
+        i32::from((self.pairs[group / 2][row] >> (16 * (group % 2))) as i16)
+    }
 }
 
 /// A packing as data.
@@ -204,12 +237,19 @@ fn pack_row<P: Packing>(row: &[u8], lane: usize, panel: &mut [u8]) {
 fn decode_row<P: Packing>(panel: &[u8], lane: usize, out: &mut [f32]) {
     let blocks = panel.chunks_exact(P::BYTES);
     for (block, out) in blocks.zip(out.chunks_exact_mut(P::BLOCK)) {
+        let minimums = P::MINIMUMS.then(|| P::minimums(block));
         for (step, out) in out.chunks_exact_mut(STEP).enumerate() {
             let unpacked = P::unpack(block, step);
             for (i, value) in out.iter_mut().enumerate() {
                 let number = i32::from(unpacked.numbers[i / 4][4 * lane + i % 4]) - P::OFFSET;
-                let scaled = unpacked.scales[i / P::GROUP][lane] * number as f32;
-                *value = scaled - unpacked.minimums[i / P::GROUP][lane];
+                *value = unpacked.scales[i / P::GROUP][lane] * number as f32;
+                if let Some(minimums) = &minimums {
+                    let number = match P::BLOCK == P::GROUP {
+                        true => 1,
+                        false => minimums.number((step * STEP + i) / P::GROUP, lane),
+                    };
+                    *value -= minimums.unit[lane] * number as f32;
+                }
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{LEAST, MOST, ROUND};
+use super::{LEAST, MOST, ROUND, put_pairs, put_sums};
+use crate::quant::Places;
 
 /// Runs only where [`super::select`] was given proof of the instruction set.
 pub(super) fn quantize(x: &[f32], block: usize, words: &mut [i32], stride: usize) {
@@ -12,21 +13,20 @@ pub(super) fn quantize(x: &[f32], block: usize, words: &mut [i32], stride: usize
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 fn compiled(x: &[f32], block: usize, words: &mut [i32], stride: usize) {
-    let k = x.len();
-    let sums_16 = k / 4 + k / block;
-    let sums_32 = sums_16 + k / 16;
+    let places = Places::of(x.len(), block);
     for (b, x) in x.chunks_exact(block).enumerate() {
         let largest = largest(x);
         let inverse = if largest < LEAST { 0.0 } else { MOST / largest };
-        words[(k / 4 + b) * stride] = (largest / MOST).to_bits() as i32;
+        words[(places.scales + b) * stride] = (largest / MOST).to_bits() as i32;
         for (i, x) in x.as_chunks::<32>().0.iter().enumerate() {
             let at = b * (block / 32) + i;
             let (numbers, sums) = numbers(x, inverse);
             let to = words[8 * at * stride..].iter_mut().step_by(stride);
             to.zip(numbers).for_each(|(word, four)| *word = four);
-            words[(sums_16 + 2 * at) * stride] = -sums[0];
-            words[(sums_16 + 2 * at + 1) * stride] = -sums[1];
-            words[(sums_32 + at) * stride] = -sums[0] - sums[1];
+            put_sums(sums.map(|sum| -sum), &places, at, words, stride);
+        }
+        if block > 32 {
+            put_pairs(&places, b * (block / 32)..(b + 1) * (block / 32), words, stride);
         }
     }
 }

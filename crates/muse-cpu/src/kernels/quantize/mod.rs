@@ -3,10 +3,13 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use std::ops::Range;
+
 use super::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::Level;
 use super::plain::per_isa;
+use crate::quant::Places;
 
 /// Added and taken away again, it rounds a small `f32` to an integer and leaves it in the low bits.
 const ROUND: f32 = 12_582_912.0;
@@ -17,7 +20,8 @@ const LEAST: f32 = 1e-30;
 
 /// Quantizes `k` values by blocks of `block` into words: `k / 4` of four numbers, the first in the
 /// lowest bits; `k / block` of scales, as bits; minus the sums of 16 numbers each; minus those of
-/// 32 each; a word is `stride` words behind the one before. A scale is `max |x| / 127`, numbers are
+/// 32 each; of blocks of 256 the same again, two neighbours in the halves of a word. A word is
+/// `stride` words behind the one before. A scale is `max |x| / 127`, numbers are
 /// rounded to nearest. What is not a number or is infinite makes its block's scale so.
 pub type Quantize = fn(x: &[f32], block: usize, words: &mut [i32], stride: usize);
 
@@ -45,9 +49,7 @@ pub mod plain {
 
 #[inline(always)]
 fn quantize(x: &[f32], block: usize, words: &mut [i32], stride: usize) {
-    let k = x.len();
-    let sums_16 = k / 4 + k / block;
-    let sums_32 = sums_16 + k / 16;
+    let places = Places::of(x.len(), block);
     for (b, x) in x.chunks_exact(block).enumerate() {
         // Bits of positive numbers are ordered like the numbers, and those of NaN come last.
         let mut tops = [0_u32; 32];
@@ -58,7 +60,7 @@ fn quantize(x: &[f32], block: usize, words: &mut [i32], stride: usize) {
         }
         let largest = f32::from_bits(tops.into_iter().fold(0, u32::max));
         let inverse = if largest < LEAST { 0.0 } else { MOST / largest };
-        words[(k / 4 + b) * stride] = (largest / MOST).to_bits() as i32;
+        words[(places.scales + b) * stride] = (largest / MOST).to_bits() as i32;
         for (i, x) in x.as_chunks::<32>().0.iter().enumerate() {
             let at = b * (block / 32) + i;
             let rounded = x.map(|x| (x * inverse + ROUND).to_bits() as i32 as i8);
@@ -68,10 +70,36 @@ fn quantize(x: &[f32], block: usize, words: &mut [i32], stride: usize) {
             }
             let sum = |half: &[i8]| half.iter().map(|&number| i32::from(number)).sum::<i32>();
             let sums = [-sum(&rounded[..16]), -sum(&rounded[16..])];
-            words[(sums_16 + 2 * at) * stride] = sums[0];
-            words[(sums_16 + 2 * at + 1) * stride] = sums[1];
-            words[(sums_32 + at) * stride] = sums[0] + sums[1];
+            put_sums(sums, &places, at, words, stride);
         }
+        if block > 32 {
+            put_pairs(&places, b * (block / 32)..(b + 1) * (block / 32), words, stride);
+        }
+    }
+}
+
+/// Minus the sums of the halves of 32 numbers, and that of all.
+#[inline(always)]
+fn put_sums([a, b]: [i32; 2], places: &Places, at: usize, words: &mut [i32], stride: usize) {
+    let [halves, wholes] = places.sums;
+    words[(halves + 2 * at) * stride] = a;
+    words[(halves + 2 * at + 1) * stride] = b;
+    words[(wholes + at) * stride] = a + b;
+}
+
+/// The sums of a block's parts of 32 numbers, by twos.
+#[inline(always)]
+fn put_pairs(places: &Places, parts: Range<usize>, words: &mut [i32], stride: usize) {
+    let [halves, wholes] = places.sums;
+    let [pairs_16, pairs_32] = places.pairs;
+    for at in parts.clone() {
+        let (low, high) = (words[(halves + 2 * at) * stride], words[(halves + 2 * at + 1) * stride]);
+        words[(pairs_16 + at) * stride] = low & 0xffff | high << 16;
+    }
+    for pair in parts.start / 2..parts.end / 2 {
+        let at = wholes + 2 * pair;
+        let (low, high) = (words[at * stride], words[(at + 1) * stride]);
+        words[(pairs_32 + pair) * stride] = low & 0xffff | high << 16;
     }
 }
 
@@ -83,7 +111,7 @@ mod tests {
         let k = x.len();
         let mut first = None;
         for ((name, kernel), stride) in variants().flat_map(|v| [(v, 1), (v, 3)]) {
-            let mut words = vec![0; stride * (k / 4 + k / block + k / 16 + k / 32)];
+            let mut words = vec![0; stride * Places::of(k, block).end];
             kernel(x, block, &mut words, stride);
             let words: Vec<i32> = words.into_iter().step_by(stride).collect();
             assert_eq!(*first.get_or_insert_with(|| words.clone()), words, "{name} {stride}");

@@ -35,5 +35,5 @@ pub(super) fn unpack(block: &[u8], step: usize) -> Step {
     let scale = _mm512_cvtepi32_ps(_mm512_and_si512(scale, _mm512_set1_epi32(15)));
     let scale = _mm512_mul_ps(d, _mm512_add_ps(scale, _mm512_set1_ps(0.5)));
     let scales = [_mm512_mul_ps(scale, _mm512_set1_ps(0.25)), _mm512_setzero_ps()];
-    Step { numbers, scales, minimums: [_mm512_setzero_ps(); 2] }
+    Step { numbers, scales }
 }

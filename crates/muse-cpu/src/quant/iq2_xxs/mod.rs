@@ -27,7 +27,6 @@ impl Packing for Iq2Xxs {
     const FORMAT: Format = Format::Iq2Xxs;
     const GROUP: usize = 32;
     const OFFSET: i32 = 64;
-    const MINIMUMS: bool = false;
     const BYTES: usize = D + 32;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
@@ -61,7 +60,7 @@ impl Packing for Iq2Xxs {
             d[lane] * (0.5 + scale as f32) * 0.25
         };
         let scales = [std::array::from_fn(scale), [0.0; PANEL]];
-        Step { numbers, scales, minimums: [[0.0; PANEL]; 2] }
+        Step { numbers, scales }
     }
 
     #[cfg(target_arch = "x86_64")]

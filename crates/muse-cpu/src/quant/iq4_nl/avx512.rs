@@ -10,7 +10,7 @@ use crate::quant::rows::avx512::{self as rows, Step, halves};
 pub(super) fn unpack(block: &[u8], _: usize) -> Step {
     let zero = _mm512_setzero_ps();
     let scales = [halves(block, SCALES), zero];
-    Step { numbers: levels(block, 0), scales, minimums: [zero; 2] }
+    Step { numbers: levels(block, 0), scales }
 }
 
 /// Levels of the indices in 4 vectors from `at` on.

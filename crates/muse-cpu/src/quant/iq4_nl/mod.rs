@@ -18,7 +18,6 @@ impl Packing for Iq4Nl {
     const FORMAT: Format = Format::Iq4Nl;
     const GROUP: usize = 32;
     const OFFSET: i32 = 128;
-    const MINIMUMS: bool = false;
     const BYTES: usize = PANEL * iq4_nl::BYTES;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
@@ -29,7 +28,7 @@ impl Packing for Iq4Nl {
     #[inline(always)]
     fn unpack(block: &[u8], _: usize) -> Step {
         let scales = [panel::halves(&block[SCALES..]), [0.0; PANEL]];
-        Step { numbers: levels(block), scales, minimums: [[0.0; PANEL]; 2] }
+        Step { numbers: levels(block), scales }
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -19,5 +19,5 @@ pub(super) fn unpack(block: &[u8], step: usize) -> Step {
     let scale = _mm512_cvtepi32_ps(_mm512_sub_epi32(scale, _mm512_set1_epi32(32)));
     let zero = _mm512_setzero_ps();
     let scales = [_mm512_mul_ps(halves(block, D), scale), zero];
-    Step { numbers: levels(block, INDICES * step), scales, minimums: [zero; 2] }
+    Step { numbers: levels(block, INDICES * step), scales }
 }

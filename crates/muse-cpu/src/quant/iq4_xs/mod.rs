@@ -21,7 +21,6 @@ impl Packing for Iq4Xs {
     const FORMAT: Format = Format::Iq4Xs;
     const GROUP: usize = 32;
     const OFFSET: i32 = 128;
-    const MINIMUMS: bool = false;
     const BYTES: usize = PANEL * iq4_xs::BYTES;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
@@ -46,7 +45,7 @@ impl Packing for Iq4Xs {
         };
         let scales = [std::array::from_fn(scale), [0.0; PANEL]];
         let numbers = levels(&block[INDICES * step..]);
-        Step { numbers, scales, minimums: [[0.0; PANEL]; 2] }
+        Step { numbers, scales }
     }
 
     #[cfg(target_arch = "x86_64")]

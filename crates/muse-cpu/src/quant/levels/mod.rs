@@ -1,6 +1,6 @@
 //! Formats that core tells as levels, laid out alike: for each 32 values 4 vectors of indices, then
-//! for each group 16 scales and, where there are any, 16 minimums; behind the values of a block what
-//! those count in. Four bits a value are more than the file has, but grids and odd bits would cost
+//! for each group 16 scales; behind the values of a block what those count in and, where there are
+//! any, minimums as words of the rows, of two groups in each, and what those count in. Four bits a value are more than the file has, but grids and odd bits would cost
 //! more to take apart at each product than reading them does.
 
 #[cfg(target_arch = "x86_64")]
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 use muse_core::quant::{Format, Leveled};
 
-use super::{PANEL, Packing, STEP, Step, panel};
+use super::{MOST_PAIRS, Minimums, PANEL, Packing, STEP, Step, panel};
 
 /// Bytes of the indices of 32 values of 16 rows.
 const INDICES: usize = 256;
@@ -47,13 +47,14 @@ pub(super) struct Levels<F>(PhantomData<F>);
 impl<F: Form> Levels<F> {
     /// Groups of 32 values.
     const GROUPS: usize = STEP / F::GROUP;
-    /// Bytes of 32 values: indices, scales, minimums.
-    const STEP_BYTES: usize = INDICES + Self::GROUPS * PANEL * (1 + F::MINIMUMS as usize);
-    /// Where the minimums are in these.
-    const MINIMUMS_AT: usize = INDICES + Self::GROUPS * PANEL;
-    /// Where units are in a block, those of minimums last.
+    /// Bytes of 32 values: indices, scales.
+    const STEP_BYTES: usize = INDICES + Self::GROUPS * PANEL;
+    /// Where units are in a block, minimums, and the units of these.
     const UNITS: usize = F::VALUES / STEP * Self::STEP_BYTES;
-    const MINIMUM_UNITS: usize = Self::UNITS + 4 * PANEL;
+    const MINIMUMS_AT: usize = Self::UNITS + 4 * PANEL;
+    const MINIMUM_UNITS: usize = Self::MINIMUMS_AT + Self::PAIRS * 4 * PANEL;
+    /// Pairs of groups of a block that have minimums.
+    const PAIRS: usize = if F::MINIMUMS { F::VALUES / F::GROUP / 2 } else { 0 };
     /// The levels with the offset.
     const TABLE: [u8; 16] = {
         let (mut table, mut i) = ([0; 16], 0);
@@ -70,24 +71,27 @@ impl<F: Form> Packing for Levels<F> {
     const GROUP: usize = F::GROUP;
     const OFFSET: i32 = 64;
     const MINIMUMS: bool = F::MINIMUMS;
-    const BYTES: usize = Self::UNITS + 4 * PANEL * (1 + F::MINIMUMS as usize);
+    const BYTES: usize = Self::MINIMUM_UNITS + 4 * PANEL * F::MINIMUMS as usize;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
-        let (steps, units) = out.split_at_mut(Self::UNITS);
+        let steps = &mut out[..Self::UNITS];
         for (step, out) in steps.chunks_exact_mut(Self::STEP_BYTES).enumerate() {
             let index = |k| F::index(block, STEP * step + k);
             panel::put_nibbles(out, lane, &std::array::from_fn(index));
             for i in 0..Self::GROUPS {
                 let group = Self::GROUPS * step + i;
                 out[INDICES + PANEL * i + lane] = F::scale(block, group) as u8;
-                if F::MINIMUMS {
-                    out[Self::MINIMUMS_AT + PANEL * i + lane] = F::minimum(block, group);
-                }
             }
         }
-        panel::put_word(units, lane, F::unit(block).to_bits());
+        panel::put_word(&mut out[Self::UNITS..], lane, F::unit(block).to_bits());
         if F::MINIMUMS {
-            panel::put_word(&mut units[4 * PANEL..], lane, F::minimum_unit(block).to_bits());
+            let minimum = |group| u32::from(F::minimum(block, group));
+            for pair in 0..Self::PAIRS {
+                let both = minimum(2 * pair) | minimum(2 * pair + 1) << 16;
+                panel::put_word(&mut out[Self::MINIMUMS_AT + 4 * PANEL * pair..], lane, both);
+            }
+            let unit = F::minimum_unit(block).to_bits();
+            panel::put_word(&mut out[Self::MINIMUM_UNITS..], lane, unit);
         }
     }
 
@@ -98,24 +102,23 @@ impl<F: Form> Packing for Levels<F> {
         for number in numbers.as_flattened_mut() {
             *number = Self::TABLE[usize::from(*number)];
         }
-        // Scales, or minimums, of the groups, times their units.
-        let times = |at: usize, units: usize| {
-            let units = panel::words(&block[units..]).map(f32::from_bits);
-            let of = |group: usize, lane: usize| {
-                if group >= Self::GROUPS {
-                    return 0.0;
-                }
-                units[lane] * f32::from(from[at + PANEL * group + lane] as i8)
-            };
-            [0, 1].map(|group| std::array::from_fn(|lane| of(group, lane)))
-        };
-        let scales = times(INDICES, Self::UNITS);
-        let minimums = if F::MINIMUMS {
-            times(Self::MINIMUMS_AT, Self::MINIMUM_UNITS)
-        } else {
-            [[0.0; PANEL]; 2]
-        };
-        Step { numbers, scales, minimums }
+        let units = panel::words(&block[Self::UNITS..]).map(f32::from_bits);
+        let mut scales = [[0.0; PANEL]; 2];
+        for (group, scales) in scales.iter_mut().take(Self::GROUPS).enumerate() {
+            let scale = |lane| f32::from(from[INDICES + PANEL * group + lane] as i8);
+            *scales = std::array::from_fn(|lane| units[lane] * scale(lane));
+        }
+        Step { numbers, scales }
+    }
+
+    #[inline(always)]
+    fn minimums(block: &[u8]) -> Minimums {
+        let mut pairs = [[0; PANEL]; MOST_PAIRS];
+        for (pair, numbers) in pairs.iter_mut().take(Self::PAIRS).enumerate() {
+            *numbers = panel::words(&block[Self::MINIMUMS_AT + 4 * PANEL * pair..]);
+        }
+        let unit = panel::words(&block[Self::MINIMUM_UNITS..]).map(f32::from_bits);
+        Minimums { pairs, unit }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -123,5 +126,12 @@ impl<F: Form> Packing for Levels<F> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
     unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
         avx512::unpack::<F>(block, step)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn minimums_avx512(block: &[u8]) -> super::rows::avx512::Minimums {
+        avx512::minimums::<F>(block)
     }
 }

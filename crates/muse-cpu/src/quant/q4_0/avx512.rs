@@ -10,5 +10,5 @@ use crate::quant::rows::avx512::{Step, halves, nibbles};
 pub(super) fn unpack(block: &[u8], _: usize) -> Step {
     let zero = _mm512_setzero_ps();
     let scales = [halves(block, SCALES), zero];
-    Step { numbers: nibbles(block, 0), scales, minimums: [zero; 2] }
+    Step { numbers: nibbles(block, 0), scales }
 }

@@ -5,7 +5,7 @@ mod avx512;
 
 use muse_core::quant::{Format, q4_1};
 
-use super::{PANEL, Packing, Step, panel};
+use super::{MOST_PAIRS, Minimums, PANEL, Packing, Step, panel};
 
 /// Where the scales and the minimums are in a packed block.
 const SCALES: usize = 256;
@@ -28,10 +28,14 @@ impl Packing for Q4_1 {
 
     #[inline(always)]
     fn unpack(block: &[u8], _: usize) -> Step {
-        let zero = [0.0; PANEL];
-        let scales = [panel::halves(&block[SCALES..]), zero];
-        let minimums = [panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum), zero];
-        Step { numbers: panel::nibbles(block), scales, minimums }
+        let scales = [panel::halves(&block[SCALES..]), [0.0; PANEL]];
+        Step { numbers: panel::nibbles(block), scales }
+    }
+
+    #[inline(always)]
+    fn minimums(block: &[u8]) -> Minimums {
+        let unit = panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum);
+        Minimums { pairs: [[0; PANEL]; MOST_PAIRS], unit }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -39,5 +43,12 @@ impl Packing for Q4_1 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
     unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
         avx512::unpack(block, step)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn minimums_avx512(block: &[u8]) -> super::rows::avx512::Minimums {
+        avx512::minimums(block)
     }
 }

@@ -10,7 +10,7 @@ use crate::quant::rows::avx512::{Step, halves, nibbles};
 pub(super) fn unpack(block: &[u8], _: usize) -> Step {
     let zero = _mm512_setzero_ps();
     let scales = [halves(block, SCALES), zero];
-    Step { numbers: numbers(block), scales, minimums: [zero; 2] }
+    Step { numbers: numbers(block), scales }
 }
 
 /// Five-bit numbers at the beginning of `block`.

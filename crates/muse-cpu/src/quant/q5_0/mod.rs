@@ -18,7 +18,6 @@ impl Packing for Q5_0 {
     const FORMAT: Format = Format::Q5_0;
     const GROUP: usize = 32;
     const OFFSET: i32 = 16;
-    const MINIMUMS: bool = false;
     const BYTES: usize = PANEL * q5_0::BYTES;
     const EXPANDS: bool = true;
 
@@ -30,7 +29,7 @@ impl Packing for Q5_0 {
     #[inline(always)]
     fn unpack(block: &[u8], _: usize) -> Step {
         let scales = [panel::halves(&block[SCALES..]), [0.0; PANEL]];
-        Step { numbers: numbers(block), scales, minimums: [[0.0; PANEL]; 2] }
+        Step { numbers: numbers(block), scales }
     }
 
     #[cfg(target_arch = "x86_64")]

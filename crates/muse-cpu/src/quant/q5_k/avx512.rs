@@ -10,8 +10,6 @@ use crate::quant::rows::avx512::Step;
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 pub(super) fn unpack(block: &[u8], step: usize) -> Step {
-    let (scales, minimums) = scales(&block[SCALES..], step);
-    let numbers = numbers(&block[NUMBERS * step..]);
-    let zero = _mm512_setzero_ps();
-    Step { numbers, scales: [scales, zero], minimums: [minimums, zero] }
+    let scales = [scales(&block[SCALES..], step), _mm512_setzero_ps()];
+    Step { numbers: numbers(&block[NUMBERS * step..]), scales }
 }

@@ -6,9 +6,9 @@ mod avx512;
 
 use muse_core::quant::{Format, q5_k};
 
-use super::q4_k::{put_scales, scales};
+use super::q4_k::{self, put_scales, scales};
 use super::q5_0::{numbers, put_numbers};
-use super::{PANEL, Packing, Step};
+use super::{Minimums, PANEL, Packing, Step};
 
 /// Bytes of a group's numbers.
 const NUMBERS: usize = 256 + 64;
@@ -34,10 +34,13 @@ impl Packing for Q5K {
 
     #[inline(always)]
     fn unpack(block: &[u8], step: usize) -> Step {
-        let (scales, minimums) = scales(&block[SCALES..], step);
-        let numbers = numbers(&block[NUMBERS * step..]);
-        let zero = [0.0; PANEL];
-        Step { numbers, scales: [scales, zero], minimums: [minimums, zero] }
+        let scales = [scales(&block[SCALES..], step), [0.0; PANEL]];
+        Step { numbers: numbers(&block[NUMBERS * step..]), scales }
+    }
+
+    #[inline(always)]
+    fn minimums(block: &[u8]) -> Minimums {
+        q4_k::minimums(&block[SCALES..])
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -45,5 +48,12 @@ impl Packing for Q5K {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
     unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
         avx512::unpack(block, step)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn minimums_avx512(block: &[u8]) -> super::rows::avx512::Minimums {
+        q4_k::avx512::minimums(&block[SCALES..])
     }
 }

@@ -26,5 +26,5 @@ pub(super) fn unpack(block: &[u8], step: usize) -> Step {
         }
     }
     let scale = |half: usize| _mm512_mul_ps(d, bytes(block, SCALES + 16 * half));
-    Step { numbers, scales: [scale(0), scale(1)], minimums: [_mm512_setzero_ps(); 2] }
+    Step { numbers, scales: [scale(0), scale(1)] }
 }

@@ -21,7 +21,6 @@ impl Packing for Q6K {
     const FORMAT: Format = Format::Q6K;
     const GROUP: usize = 16;
     const OFFSET: i32 = 32;
-    const MINIMUMS: bool = false;
     const BYTES: usize = PANEL * q6_k::BYTES;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
@@ -49,7 +48,7 @@ impl Packing for Q6K {
         }
         let scale = |half: usize, lane: usize| f32::from(block[SCALES + 16 * half + lane] as i8);
         let scales = [0, 1].map(|half| std::array::from_fn(|lane| d[lane] * scale(half, lane)));
-        Step { numbers, scales, minimums: [[0.0; PANEL]; 2] }
+        Step { numbers, scales }
     }
 
     #[cfg(target_arch = "x86_64")]

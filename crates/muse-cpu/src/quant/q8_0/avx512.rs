@@ -13,5 +13,5 @@ pub(super) fn unpack(block: &[u8], _: usize) -> Step {
         *numbers = vector(block, 64 * q);
     }
     let zero = _mm512_setzero_ps();
-    Step { numbers, scales: [halves(block, SCALES), zero], minimums: [zero; 2] }
+    Step { numbers, scales: [halves(block, SCALES), zero] }
 }

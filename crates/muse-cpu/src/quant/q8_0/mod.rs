@@ -16,7 +16,6 @@ impl Packing for Q8_0 {
     const FORMAT: Format = Format::Q8_0;
     const GROUP: usize = 32;
     const OFFSET: i32 = 128;
-    const MINIMUMS: bool = false;
     const BYTES: usize = PANEL * q8_0::BYTES;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
@@ -27,7 +26,7 @@ impl Packing for Q8_0 {
     #[inline(always)]
     fn unpack(block: &[u8], _: usize) -> Step {
         let scales = [panel::halves(&block[SCALES..]), [0.0; PANEL]];
-        Step { numbers: panel::bytes(block), scales, minimums: [[0.0; PANEL]; 2] }
+        Step { numbers: panel::bytes(block), scales }
     }
 
     #[cfg(target_arch = "x86_64")]

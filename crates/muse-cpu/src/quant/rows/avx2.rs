@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use crate::quant::activations::Row;
-use crate::quant::{PANEL, Packing, STEP, Step};
+use crate::quant::{Minimums, PANEL, Packing, STEP, Step};
 
 /// Runs only where [`super::kernels`] was given proof of the instruction set.
 pub(super) fn rows<P: Packing>(
@@ -42,6 +42,12 @@ fn few<P: Packing, const R: usize>(panel: &[u8], rows: [Row<'_>; R], out: &mut [
     }
     for (b, block) in panel.chunks_exact(P::BYTES).enumerate() {
         let mut parts = [[_mm256_setzero_ps(); 2]; R];
+        if P::MINIMUMS {
+            let minimums = P::minimums(block);
+            for (row, parts) in rows.iter().zip(&mut parts) {
+                *parts = [0, 1].map(|half| take_off::<P>(&minimums, row, b, half));
+            }
+        }
         for step in 0..P::BLOCK / STEP {
             let unpacked = P::unpack(block, step);
             for (row, parts) in rows.iter().zip(&mut parts) {
@@ -96,12 +102,26 @@ fn add_step<P: Packing>(
         }
         let scale = load_f32(&unpacked.scales[group].as_chunks().0[half]);
         part = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, part);
-        if P::MINIMUMS {
-            let minimum = load_f32(&unpacked.minimums[group].as_chunks().0[half]);
-            part = _mm256_fmadd_ps(minimum, _mm256_set1_ps(minus as f32), part);
-        }
     }
     part
+}
+
+/// The minimums of block `b` of half the rows of the panel.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn take_off<P: Packing>(minimums: &Minimums, row: &Row<'_>, b: usize, half: usize) -> __m256 {
+    let pairs = P::BLOCK / P::GROUP / 2;
+    let mut sum = _mm256_setzero_si256();
+    for (i, numbers) in minimums.pairs.iter().take(pairs).enumerate() {
+        // SAFETY: the half of 16 words has 32 bytes.
+        let numbers = unsafe { _mm256_loadu_si256(numbers[8 * half..][..8].as_ptr().cast()) };
+        let x = _mm256_set1_epi32(row.pair(b * pairs + i));
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(numbers, x));
+    }
+    if P::BLOCK == P::GROUP {
+        sum = _mm256_set1_epi32(row.sum(b));
+    }
+    _mm256_mul_ps(_mm256_cvtepi32_ps(sum), load_f32(&minimums.unit.as_chunks().0[half]))
 }
 
 #[inline]

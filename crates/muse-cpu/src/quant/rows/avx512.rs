@@ -4,8 +4,7 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 pub(in crate::quant) use crate::kernels::simd::avx512::vector;
-use crate::quant::activations::offsets;
-use crate::quant::{Activations, PANEL, Packing, STEP};
+use crate::quant::{self, MOST_PAIRS, PANEL, Packing, Places, STEP};
 
 /// How far ahead weights are asked for, in bytes: what memory delivers while it answers.
 const AHEAD: usize = 4096;
@@ -17,7 +16,25 @@ const LINE: usize = 64;
 pub(in crate::quant) struct Step {
     pub(in crate::quant) numbers: [__m512i; 8],
     pub(in crate::quant) scales: [__m512; 2],
-    pub(in crate::quant) minimums: [__m512; 2],
+}
+
+/// Minimums of a block of 16 rows, as in [`super::super::Minimums`].
+#[derive(Clone, Copy)]
+pub(in crate::quant) struct Minimums {
+    pub(in crate::quant) pairs: [__m512i; MOST_PAIRS],
+    pub(in crate::quant) unit: __m512,
+}
+
+impl Minimums {
+    /// Loads the definition.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(in crate::quant) fn of(minimums: &quant::Minimums) -> Self {
+        // SAFETY: 16 words are there.
+        let pairs = minimums.pairs.map(|pair| unsafe { _mm512_loadu_si512(pair.as_ptr().cast()) });
+        // SAFETY: 16 values are there.
+        Self { pairs, unit: unsafe { _mm512_loadu_ps(minimums.unit.as_ptr()) } }
+    }
 }
 
 /// Where steps come from: packed blocks, or blocks unpacked before.
@@ -33,6 +50,10 @@ pub(in crate::quant) trait Source {
     /// # Safety
     /// The CPU has what this module is compiled for.
     unsafe fn step(block: &[u8], step: usize) -> Step;
+
+    /// # Safety
+    /// As for `step`.
+    unsafe fn minimums(block: &[u8]) -> Minimums;
 }
 
 /// Steps of packed blocks.
@@ -51,6 +72,13 @@ impl<P: Packing> Source for Packed<P> {
     unsafe fn step(block: &[u8], step: usize) -> Step {
         // SAFETY: the caller vouches for the CPU.
         unsafe { P::unpack_avx512(block, step) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn minimums(block: &[u8]) -> Minimums {
+        // SAFETY: the caller vouches for the CPU.
+        unsafe { P::minimums_avx512(block) }
     }
 }
 
@@ -96,12 +124,15 @@ fn tile<S: Source, const R: usize, const NEXT: bool>(
     }
     for (b, block) in panel[..k / S::BLOCK * S::BYTES].chunks_exact(S::BYTES).enumerate() {
         let mut parts = [_mm512_setzero_ps(); R];
-        let lines = block.chunks(S::BYTES / (S::BLOCK / STEP));
-        for (step, lines) in lines.enumerate() {
+        if S::MINIMUMS {
+            take_off::<S, R>(block, &rows, b, &mut parts);
+        }
+        for step in 0..S::BLOCK / STEP {
             if NEXT {
                 next.ask();
             } else if S::FROM_MEMORY {
-                ahead::<R>(lines);
+                let bytes = S::BYTES / (S::BLOCK / STEP);
+                ahead::<R>(&block[step * bytes..][..bytes]);
             }
             // SAFETY: this function is compiled for all that sources ask for, so it runs only
             // where the CPU has that.
@@ -133,17 +164,14 @@ fn add_step<S: Source, const R: usize>(
     parts: &mut [__m512; R],
 ) {
     for group in 0..STEP / S::GROUP {
-        let (mut sums, mut minus) = ([_mm512_setzero_si512(); R], [_mm512_setzero_si512(); R]);
-        if S::OFFSET > 0 || S::MINIMUMS {
+        let mut sums = [_mm512_setzero_si512(); R];
+        if S::OFFSET > 0 {
             for r in 0..R {
                 // SAFETY: `r < R`, and `at` is one of the `k / 32` steps: blocks have equal ones,
                 // as `quant::kind` checks. Each of their groups has a sum.
                 let sum = unsafe { rows.word(r, rows.sums + at * (STEP / S::GROUP) + group) };
-                minus[r] = _mm512_set1_epi32(sum);
-                if S::OFFSET > 0 {
-                    let shift = _mm_cvtsi32_si128(S::OFFSET.trailing_zeros() as i32);
-                    sums[r] = _mm512_sll_epi32(minus[r], shift);
-                }
+                let shift = _mm_cvtsi32_si128(S::OFFSET.trailing_zeros() as i32);
+                sums[r] = _mm512_sll_epi32(_mm512_set1_epi32(sum), shift);
             }
         }
         for q in group * S::GROUP / 4..(group + 1) * S::GROUP / 4 {
@@ -156,30 +184,59 @@ fn add_step<S: Source, const R: usize>(
         for r in 0..R {
             let sum = _mm512_cvtepi32_ps(sums[r]);
             parts[r] = _mm512_fmadd_ps(sum, unpacked.scales[group], parts[r]);
-            if S::MINIMUMS {
-                let minus = _mm512_cvtepi32_ps(minus[r]);
-                parts[r] = _mm512_fmadd_ps(unpacked.minimums[group], minus, parts[r]);
-            }
         }
+    }
+}
+
+/// The minimums of block `b`: products of integers first, of which one instruction does two.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+// Iterators over rows are not unrolled, and sums would lie in memory.
+#[allow(clippy::needless_range_loop)]
+fn take_off<S: Source, const R: usize>(
+    block: &[u8],
+    rows: &Rows<'_, R>,
+    b: usize,
+    parts: &mut [__m512; R],
+) {
+    // SAFETY: this function is compiled for all that sources ask for, so it runs only where the CPU
+    // has that.
+    let minimums = unsafe { S::minimums(block) };
+    let mut sums = [_mm512_setzero_si512(); R];
+    let pairs = S::BLOCK / S::GROUP / 2;
+    for i in 0..pairs {
+        for r in 0..R {
+            // SAFETY: `r < R`, and each pair of groups of the `k / BLOCK` blocks has a word.
+            let x = _mm512_set1_epi32(unsafe { rows.word(r, rows.pairs + b * pairs + i) });
+            sums[r] = _mm512_dpwssd_epi32(sums[r], minimums.pairs[i], x);
+        }
+    }
+    for r in 0..R {
+        if S::BLOCK == S::GROUP {
+            // SAFETY: `r < R`, and each of the `k / BLOCK` groups has a sum.
+            sums[r] = _mm512_set1_epi32(unsafe { rows.word(r, rows.sums + b) });
+        }
+        parts[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), minimums.unit);
     }
 }
 
 /// A tile of `R` rows of activations.
 struct Rows<'a, const R: usize> {
     start: *const i32,
-    /// Where scales and sums begin in a row.
+    /// Where scales, sums and pairs of these begin in a row.
     scales: usize,
     sums: usize,
+    pairs: usize,
     words: PhantomData<&'a [i32]>,
 }
 
 impl<'a, const R: usize> Rows<'a, R> {
     fn new<S: Source>(x: &'a [i32], k: usize) -> Self {
         assert!(k.is_multiple_of(S::BLOCK), "whole blocks");
-        let width = Activations::Int8 { block: S::BLOCK }.words(k);
-        assert_eq!(x.len(), R * width, "a tile of {R} rows");
-        let (scales, sums) = offsets(k, S::BLOCK, S::GROUP);
-        Self { start: x.as_ptr(), scales, sums, words: PhantomData }
+        let places = Places::of(k, S::BLOCK);
+        assert_eq!(x.len(), R * places.end, "a tile of {R} rows");
+        let (sums, pairs) = places.of_group(S::GROUP);
+        Self { start: x.as_ptr(), scales: places.scales, sums, pairs, words: PhantomData }
     }
 
     /// Word `at` of row `r`.

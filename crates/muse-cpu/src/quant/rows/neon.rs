@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use crate::quant::activations::Row;
-use crate::quant::{PANEL, Packing, STEP, Step};
+use crate::quant::{Minimums, PANEL, Packing, STEP, Step};
 
 /// Vectors of a panel.
 const QUARTERS: usize = PANEL / 4;
@@ -48,6 +48,12 @@ fn few<P: Packing, const R: usize>(panel: &[u8], rows: [Row<'_>; R], out: &mut [
     }
     for (b, block) in panel.chunks_exact(P::BYTES).enumerate() {
         let mut parts = [[vdupq_n_f32(0.0); QUARTERS]; R];
+        if P::MINIMUMS {
+            let minimums = P::minimums(block);
+            for (row, parts) in rows.iter().zip(&mut parts) {
+                *parts = std::array::from_fn(|quarter| take_off::<P>(&minimums, row, b, quarter));
+            }
+        }
         for step in 0..P::BLOCK / STEP {
             let unpacked = P::unpack(block, step);
             for (row, parts) in rows.iter().zip(&mut parts) {
@@ -95,12 +101,33 @@ fn add_step<P: Packing>(
         for (quarter, (part, sum)) in parts.iter_mut().zip(sums).enumerate() {
             let scale = load_f32(&unpacked.scales[group].as_chunks().0[quarter]);
             *part = vfmaq_f32(*part, vcvtq_f32_s32(sum), scale);
-            if P::MINIMUMS {
-                let minimum = load_f32(&unpacked.minimums[group].as_chunks().0[quarter]);
-                *part = vfmaq_f32(*part, minimum, vdupq_n_f32(minus as f32));
-            }
         }
     }
+}
+
+/// The minimums of block `b` of a quarter of the rows of the panel.
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+fn take_off<P: Packing>(
+    minimums: &Minimums,
+    row: &Row<'_>,
+    b: usize,
+    quarter: usize,
+) -> float32x4_t {
+    let groups = P::BLOCK / P::GROUP;
+    let mut sum = vdupq_n_s32(0);
+    for (i, numbers) in minimums.pairs.iter().take(groups / 2).enumerate() {
+        let numbers: &[u32; 4] = &numbers.as_chunks().0[quarter];
+        // SAFETY: 4 words are there.
+        let both = vreinterpretq_s32_u32(unsafe { vld1q_u32(numbers.as_ptr()) });
+        let low = vshrq_n_s32::<16>(vshlq_n_s32::<16>(both));
+        sum = vmlaq_n_s32(sum, low, row.sum(b * groups + 2 * i));
+        sum = vmlaq_n_s32(sum, vshrq_n_s32::<16>(both), row.sum(b * groups + 2 * i + 1));
+    }
+    if groups == 1 {
+        sum = vdupq_n_s32(row.sum(b));
+    }
+    vmulq_f32(vcvtq_f32_s32(sum), load_f32(&minimums.unit.as_chunks().0[quarter]))
 }
 
 /// Adds the products of 4 bytes to each lane. The standard library's own name for the instruction

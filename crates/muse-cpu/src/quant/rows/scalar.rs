@@ -16,6 +16,18 @@ pub(super) fn rows<P: Packing>(
         let row = Row::of(tile, (r, rows), k, P::BLOCK, P::GROUP);
         for (b, block) in panel.chunks_exact(P::BYTES).enumerate() {
             let mut part = [0.0; PANEL];
+            if P::MINIMUMS {
+                let minimums = P::minimums(block);
+                let sum = |lane: usize| match P::BLOCK == P::GROUP {
+                    true => row.sum(b),
+                    false => {
+                        let groups = 0..P::BLOCK / P::GROUP;
+                        let sum = |g: usize| row.sum(b * P::BLOCK / P::GROUP + g);
+                        groups.map(|g| minimums.number(g, lane) * sum(g)).sum()
+                    }
+                };
+                part = std::array::from_fn(|lane| minimums.unit[lane] * sum(lane) as f32);
+            }
             for step in 0..P::BLOCK / STEP {
                 let unpacked = P::unpack(block, step);
                 let at = b * P::BLOCK / STEP + step;
@@ -32,9 +44,6 @@ pub(super) fn rows<P: Packing>(
                             }
                         }
                         *part = (sum as f32).mul_add(unpacked.scales[group][lane], *part);
-                        if P::MINIMUMS {
-                            *part = unpacked.minimums[group][lane].mul_add(minus as f32, *part);
-                        }
                     }
                 }
             }
