@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::MOST_ROWS;
 use crate::kernels::Kernels;
+use crate::kernels::quantize::Places;
 
 /// The longest run of K: a panel of it and two tiles of rows stay in a second-level cache of 1 MB.
 const MOST_RUN: usize = 8192;
@@ -81,40 +82,6 @@ pub(crate) const fn tile_rows(left: usize) -> usize {
         4.. => 4,
         2.. => 2,
         _ => left,
-    }
-}
-
-/// Where things begin in a row of bytes, behind its numbers.
-#[derive(Clone, Copy)]
-pub(crate) struct Places {
-    /// Scales of blocks.
-    pub(crate) scales: usize,
-    /// Minus the sums of groups of 16, and of 32.
-    pub(crate) sums: [usize; 2],
-    /// The same of two neighbours in the halves of a word; of blocks of more than one group only.
-    pub(crate) pairs: [usize; 2],
-    /// Words of a row.
-    pub(crate) end: usize,
-}
-
-impl Places {
-    /// Of a row of `k` values in blocks of 32 or 256.
-    pub(crate) const fn of(k: usize, block: usize) -> Self {
-        let scales = k / 4;
-        let sums_16 = scales + k / block;
-        let sums_32 = sums_16 + k / 16;
-        let pairs_16 = sums_32 + k / 32;
-        let (pairs_32, end) = match block {
-            32 => (pairs_16, pairs_16),
-            _ => (pairs_16 + k / 32, pairs_16 + k / 32 + k / 64),
-        };
-        Self { scales, sums: [sums_16, sums_32], pairs: [pairs_16, pairs_32], end }
-    }
-
-    /// Of sums and of pairs of groups of 16 or 32.
-    pub(super) fn of_group(&self, group: usize) -> (usize, usize) {
-        let which = usize::from(group == 32);
-        (self.sums[which], self.pairs[which])
     }
 }
 

@@ -4,9 +4,9 @@
 use std::marker::PhantomData;
 
 use super::Packing;
-use super::{MOST_PAIRS, STEP};
 #[cfg(target_arch = "x86_64")]
 use super::rows::avx512;
+use super::{MOST_PAIRS, STEP};
 
 /// Unpacks a panel into `out`, which must have [`bytes`].
 pub(crate) type Expand = fn(panel: &[u8], out: &mut [u8]);
@@ -33,8 +33,7 @@ impl<P: Packing> Expanded<P> {
     const MINIMUMS: usize = P::BLOCK / STEP * Self::STEP_BYTES;
     const PAIRS: usize = P::BLOCK / P::GROUP / 2;
     /// Bytes of a block.
-    const BLOCK_BYTES: usize =
-        Self::MINIMUMS + P::MINIMUMS as usize * (Self::PAIRS + 1) * VECTOR;
+    const BLOCK_BYTES: usize = Self::MINIMUMS + P::MINIMUMS as usize * (Self::PAIRS + 1) * VECTOR;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -61,8 +60,7 @@ mod x86 {
             }
             let mut scales = [_mm512_setzero_ps(); 2];
             for (group, scale) in scales.iter_mut().take(Self::GROUPS).enumerate() {
-                *scale =
-                    _mm512_castsi512_ps(avx512::vector(block, Self::SCALES + VECTOR * group));
+                *scale = _mm512_castsi512_ps(avx512::vector(block, Self::SCALES + VECTOR * group));
             }
             avx512::Step { numbers, scales }
         }

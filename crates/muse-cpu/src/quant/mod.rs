@@ -33,7 +33,7 @@ use muse_core::Result;
 use muse_core::contract::WeightView;
 use muse_core::quant::{Format, iq1_m, iq1_s, iq2_s, iq2_xs, iq3_s, iq3_xxs, mxfp4, q2_k, q3_k};
 
-pub(crate) use activations::{Activations, Places, tile_rows};
+pub(crate) use activations::{Activations, tile_rows};
 pub(crate) use expanded::bytes as expanded_bytes;
 pub(crate) use rows::{MOST_ROWS, Rows};
 

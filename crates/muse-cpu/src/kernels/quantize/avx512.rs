@@ -2,8 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{LEAST, MOST, ROUND, put_pairs, put_sums};
-use crate::quant::Places;
+use super::{LEAST, MOST, Places, ROUND, put_pairs, put_sums};
 
 /// Runs only where [`super::select`] was given proof of the instruction set.
 pub(super) fn quantize(x: &[f32], block: usize, words: &mut [i32], stride: usize) {

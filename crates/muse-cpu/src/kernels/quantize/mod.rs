@@ -9,7 +9,6 @@ use super::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::Level;
 use super::plain::per_isa;
-use crate::quant::Places;
 
 /// Added and taken away again, it rounds a small `f32` to an integer and leaves it in the low bits.
 const ROUND: f32 = 12_582_912.0;
@@ -18,11 +17,45 @@ const MOST: f32 = 127.0;
 /// Below this a quotient could overflow; such values are zero beside any others.
 const LEAST: f32 = 1e-30;
 
+/// Where things begin in a row of bytes, behind its numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    /// Scales of blocks.
+    pub(crate) scales: usize,
+    /// Minus the sums of groups of 16, and of 32.
+    pub(crate) sums: [usize; 2],
+    /// The same of two neighbours in the halves of a word; of blocks of more than one group only.
+    pub(crate) pairs: [usize; 2],
+    /// Words of a row.
+    pub(crate) end: usize,
+}
+
+impl Places {
+    /// Of a row of `k` values in blocks of 32 or 256.
+    pub(crate) const fn of(k: usize, block: usize) -> Self {
+        let scales = k / 4;
+        let sums_16 = scales + k / block;
+        let sums_32 = sums_16 + k / 16;
+        let pairs_16 = sums_32 + k / 32;
+        let (pairs_32, end) = match block {
+            32 => (pairs_16, pairs_16),
+            _ => (pairs_16 + k / 32, pairs_16 + k / 32 + k / 64),
+        };
+        Self { scales, sums: [sums_16, sums_32], pairs: [pairs_16, pairs_32], end }
+    }
+
+    /// Of sums and of pairs of groups of 16 or 32.
+    pub(crate) fn of_group(&self, group: usize) -> (usize, usize) {
+        let which = usize::from(group == 32);
+        (self.sums[which], self.pairs[which])
+    }
+}
+
 /// Quantizes `k` values by blocks of `block` into words: `k / 4` of four numbers, the first in the
 /// lowest bits; `k / block` of scales, as bits; minus the sums of 16 numbers each; minus those of
 /// 32 each; of blocks of 256 the same again, two neighbours in the halves of a word. A word is
-/// `stride` words behind the one before. A scale is `max |x| / 127`, numbers are
-/// rounded to nearest. What is not a number or is infinite makes its block's scale so.
+/// `stride` words behind the one before. A scale is `max |x| / 127`, numbers are rounded to nearest.
+/// What is not a number or is infinite makes its block's scale so.
 pub type Quantize = fn(x: &[f32], block: usize, words: &mut [i32], stride: usize);
 
 /// The kernel of an instruction set.
@@ -93,7 +126,8 @@ fn put_pairs(places: &Places, parts: Range<usize>, words: &mut [i32], stride: us
     let [halves, wholes] = places.sums;
     let [pairs_16, pairs_32] = places.pairs;
     for at in parts.clone() {
-        let (low, high) = (words[(halves + 2 * at) * stride], words[(halves + 2 * at + 1) * stride]);
+        let (low, high) =
+            (words[(halves + 2 * at) * stride], words[(halves + 2 * at + 1) * stride]);
         words[(pairs_16 + at) * stride] = low & 0xffff | high << 16;
     }
     for pair in parts.start / 2..parts.end / 2 {

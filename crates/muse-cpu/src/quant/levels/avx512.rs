@@ -3,8 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::{Form, INDICES, Levels};
-use crate::quant::{MOST_PAIRS, PANEL};
 use crate::quant::rows::avx512::{Minimums, Step, bytes, levels, vector};
+use crate::quant::{MOST_PAIRS, PANEL};
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]

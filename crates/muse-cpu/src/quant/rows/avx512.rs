@@ -3,8 +3,9 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
+use crate::kernels::quantize::Places;
 pub(in crate::quant) use crate::kernels::simd::avx512::vector;
-use crate::quant::{self, MOST_PAIRS, PANEL, Packing, Places, STEP};
+use crate::quant::{self, MOST_PAIRS, PANEL, Packing, STEP};
 
 /// How far ahead weights are asked for, in bytes: what memory delivers while it answers.
 const AHEAD: usize = 4096;
