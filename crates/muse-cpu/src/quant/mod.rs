@@ -4,8 +4,9 @@
 //! that one instruction multiplies them with 4 activations. Numbers are unsigned; what was added
 //! to make them so is taken off again through the sums of the activations. Activations are bytes
 //! with one scale a block, the same for one row and for thousands. Inside a group of numbers that
-//! share a scale the arithmetic is exact, and groups and blocks are added in the order of K, one
-//! chain for each row and column: all instruction sets give the same bits for any batch.
+//! share a scale the arithmetic is exact, and so is that of a block's minimums, which come first;
+//! groups and blocks are added in the order of K, one chain for each row and column: all instruction
+//! sets give the same bits for any batch.
 //!
 //! A format is added with a folder that implements [`Packing`] and a line of [`KINDS`].
 

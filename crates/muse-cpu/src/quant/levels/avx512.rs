@@ -24,7 +24,10 @@ pub(super) fn unpack<F: Form>(block: &[u8], step: usize) -> Step {
 pub(super) fn minimums<F: Form>(block: &[u8]) -> Minimums {
     let mut pairs = [_mm512_setzero_si512(); MOST_PAIRS];
     for (pair, numbers) in pairs.iter_mut().take(Levels::<F>::PAIRS).enumerate() {
-        *numbers = vector(block, Levels::<F>::MINIMUMS_AT + 4 * PANEL * pair);
+        let from = &block[Levels::<F>::MINIMUMS_AT + 2 * PANEL * pair..][..2 * PANEL];
+        // SAFETY: 32 bytes are there.
+        let both = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
+        *numbers = _mm512_cvtepu8_epi16(both);
     }
     Minimums { pairs, unit: _mm512_castsi512_ps(vector(block, Levels::<F>::MINIMUM_UNITS)) }
 }

@@ -1,7 +1,8 @@
 //! Formats that core tells as levels, laid out alike: for each 32 values 4 vectors of indices, then
 //! for each group 16 scales; behind the values of a block what those count in and, where there are
-//! any, minimums as words of the rows, of two groups in each, and what those count in. Four bits a value are more than the file has, but grids and odd bits would cost
-//! more to take apart at each product than reading them does.
+//! any, minimums, of each row those of two groups side by side, and what those count in. Four bits a
+//! value are more than the file has, but grids and odd bits would cost more to take apart at each
+//! product than reading them does.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -52,7 +53,7 @@ impl<F: Form> Levels<F> {
     /// Where units are in a block, minimums, and the units of these.
     const UNITS: usize = F::VALUES / STEP * Self::STEP_BYTES;
     const MINIMUMS_AT: usize = Self::UNITS + 4 * PANEL;
-    const MINIMUM_UNITS: usize = Self::MINIMUMS_AT + Self::PAIRS * 4 * PANEL;
+    const MINIMUM_UNITS: usize = Self::MINIMUMS_AT + Self::PAIRS * 2 * PANEL;
     /// Pairs of groups of a block that have minimums.
     const PAIRS: usize = if F::MINIMUMS { F::VALUES / F::GROUP / 2 } else { 0 };
     /// The levels with the offset.
@@ -85,10 +86,9 @@ impl<F: Form> Packing for Levels<F> {
         }
         panel::put_word(&mut out[Self::UNITS..], lane, F::unit(block).to_bits());
         if F::MINIMUMS {
-            let minimum = |group| u32::from(F::minimum(block, group));
-            for pair in 0..Self::PAIRS {
-                let both = minimum(2 * pair) | minimum(2 * pair + 1) << 16;
-                panel::put_word(&mut out[Self::MINIMUMS_AT + 4 * PANEL * pair..], lane, both);
+            for group in 0..2 * Self::PAIRS {
+                let at = 2 * PANEL * (group / 2) + 2 * lane + group % 2;
+                out[Self::MINIMUMS_AT + at] = F::minimum(block, group);
             }
             let unit = F::minimum_unit(block).to_bits();
             panel::put_word(&mut out[Self::MINIMUM_UNITS..], lane, unit);
@@ -115,7 +115,10 @@ impl<F: Form> Packing for Levels<F> {
     fn minimums(block: &[u8]) -> Minimums {
         let mut pairs = [[0; PANEL]; MOST_PAIRS];
         for (pair, numbers) in pairs.iter_mut().take(Self::PAIRS).enumerate() {
-            *numbers = panel::words(&block[Self::MINIMUMS_AT + 4 * PANEL * pair..]);
+            let both = &block[Self::MINIMUMS_AT + 2 * PANEL * pair..][..2 * PANEL];
+            let both = both.as_chunks::<2>().0;
+            let number = |lane: usize, half: usize| u32::from(both[lane][half]);
+            *numbers = std::array::from_fn(|lane| number(lane, 0) | number(lane, 1) << 16);
         }
         let unit = panel::words(&block[Self::MINIMUM_UNITS..]).map(f32::from_bits);
         Minimums { pairs, unit }
