@@ -30,7 +30,7 @@ impl Activations {
     pub(crate) const fn words(self, k: usize) -> usize {
         match self {
             Self::Int8 { block } => Places::of(k, block).end,
-            Self::Bf16 => k.div_ceil(2),
+            Self::Bf16 => self.numbers(k),
         }
     }
 

@@ -75,9 +75,9 @@ trait Packing: 'static {
     /// The definition: numbers and scales of values `32 step ..` of a packed block.
     fn unpack(block: &[u8], step: usize) -> Step;
 
-    /// The definition: what is taken off a packed block.
+    /// The definition: what is taken off a packed block; asked for where there are minimums.
     fn minimums(_block: &[u8]) -> Minimums {
-        Minimums { pairs: [[0; PANEL]; MOST_PAIRS], unit: [0.0; PANEL] }
+        unreachable!("{} has no minimums", Self::FORMAT)
     }
 
     /// The numbers and scales in vectors.
@@ -92,10 +92,8 @@ trait Packing: 'static {
     /// # Safety
     /// The CPU has what [`rows::avx512`] is compiled for.
     #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn minimums_avx512(block: &[u8]) -> rows::avx512::Minimums {
-        rows::avx512::Minimums::of(&Self::minimums(block))
+    unsafe fn minimums_avx512(_block: &[u8]) -> rows::avx512::Minimums {
+        unreachable!("{} has no minimums", Self::FORMAT)
     }
 }
 
@@ -112,7 +110,7 @@ pub(crate) struct Step {
 const MOST_PAIRS: usize = 256 / 16 / 2;
 
 /// Minimums of a block of 16 rows: `unit · number` of each of its groups, so that their products with
-/// the sums of the activations are exact too; the `unit` itself where a block is one group.
+/// the sums of the activations are exact too. Where a block is one group, its number is 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Minimums {
     /// The numbers of groups `2 i` and `2 i + 1` of row `r`, low and high in `pairs[i][r]`.
@@ -121,6 +119,11 @@ pub(crate) struct Minimums {
 }
 
 impl Minimums {
+    /// Of blocks of one group.
+    fn of_one(unit: [f32; PANEL]) -> Self {
+        Self { pairs: [[1; PANEL]; MOST_PAIRS], unit }
+    }
+
     /// The number of a group of a row.
     fn number(&self, group: usize, row: usize) -> i32 {
         i32::from((self.pairs[group / 2][row] >> (16 * (group % 2))) as i16)
@@ -245,10 +248,7 @@ fn decode_row<P: Packing>(panel: &[u8], lane: usize, out: &mut [f32]) {
                 let number = i32::from(unpacked.numbers[i / 4][4 * lane + i % 4]) - P::OFFSET;
                 *value = unpacked.scales[i / P::GROUP][lane] * number as f32;
                 if let Some(minimums) = &minimums {
-                    let number = match P::BLOCK == P::GROUP {
-                        true => 1,
-                        false => minimums.number((step * STEP + i) / P::GROUP, lane),
-                    };
+                    let number = minimums.number((step * STEP + i) / P::GROUP, lane);
                     *value -= minimums.unit[lane] * number as f32;
                 }
             }

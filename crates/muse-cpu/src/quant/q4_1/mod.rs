@@ -5,7 +5,7 @@ mod avx512;
 
 use muse_core::quant::{Format, q4_1};
 
-use super::{MOST_PAIRS, Minimums, PANEL, Packing, Step, panel};
+use super::{Minimums, PANEL, Packing, Step, panel};
 
 /// Where the scales and the minimums are in a packed block.
 const SCALES: usize = 256;
@@ -34,8 +34,7 @@ impl Packing for Q4_1 {
 
     #[inline(always)]
     fn minimums(block: &[u8]) -> Minimums {
-        let unit = panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum);
-        Minimums { pairs: [[0; PANEL]; MOST_PAIRS], unit }
+        Minimums::of_one(panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum))
     }
 
     #[cfg(target_arch = "x86_64")]

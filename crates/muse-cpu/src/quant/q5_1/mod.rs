@@ -6,7 +6,7 @@ mod avx512;
 use muse_core::quant::{Format, q5_1};
 
 use super::q5_0::{numbers, put_numbers};
-use super::{MOST_PAIRS, Minimums, PANEL, Packing, Step, panel};
+use super::{Minimums, PANEL, Packing, Step, panel};
 
 /// Where the scales and the minimums are in a packed block.
 const SCALES: usize = 256 + 64;
@@ -36,8 +36,7 @@ impl Packing for Q5_1 {
 
     #[inline(always)]
     fn minimums(block: &[u8]) -> Minimums {
-        let unit = panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum);
-        Minimums { pairs: [[0; PANEL]; MOST_PAIRS], unit }
+        Minimums::of_one(panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum))
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use crate::kernels::quantize::Places;
 pub(in crate::quant) use crate::kernels::simd::avx512::vector;
-use crate::quant::{self, MOST_PAIRS, PANEL, Packing, STEP};
+use crate::quant::{MOST_PAIRS, PANEL, Packing, STEP};
 
 /// How far ahead weights are asked for, in bytes: what memory delivers while it answers.
 const AHEAD: usize = 4096;
@@ -24,18 +24,6 @@ pub(in crate::quant) struct Step {
 pub(in crate::quant) struct Minimums {
     pub(in crate::quant) pairs: [__m512i; MOST_PAIRS],
     pub(in crate::quant) unit: __m512,
-}
-
-impl Minimums {
-    /// Loads the definition.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub(in crate::quant) fn of(minimums: &quant::Minimums) -> Self {
-        // SAFETY: 16 words are there.
-        let pairs = minimums.pairs.map(|pair| unsafe { _mm512_loadu_si512(pair.as_ptr().cast()) });
-        // SAFETY: 16 values are there.
-        Self { pairs, unit: unsafe { _mm512_loadu_ps(minimums.unit.as_ptr()) } }
-    }
 }
 
 /// Where steps come from: packed blocks, or blocks unpacked before.
@@ -128,12 +116,12 @@ fn tile<S: Source, const R: usize, const NEXT: bool>(
         if S::MINIMUMS {
             take_off::<S, R>(block, &rows, b, &mut parts);
         }
-        for step in 0..S::BLOCK / STEP {
+        let lines = block.chunks(S::BYTES / (S::BLOCK / STEP));
+        for (step, lines) in lines.enumerate() {
             if NEXT {
                 next.ask();
             } else if S::FROM_MEMORY {
-                let bytes = S::BYTES / (S::BLOCK / STEP);
-                ahead::<R>(&block[step * bytes..][..bytes]);
+                ahead::<R>(lines);
             }
             // SAFETY: this function is compiled for all that sources ask for, so it runs only
             // where the CPU has that.

@@ -18,15 +18,11 @@ pub(super) fn rows<P: Packing>(
             let mut part = [0.0; PANEL];
             if P::MINIMUMS {
                 let minimums = P::minimums(block);
-                let sum = |lane: usize| match P::BLOCK == P::GROUP {
-                    true => row.sum(b),
-                    false => {
-                        let groups = 0..P::BLOCK / P::GROUP;
-                        let sum = |g: usize| row.sum(b * P::BLOCK / P::GROUP + g);
-                        groups.map(|g| minimums.number(g, lane) * sum(g)).sum()
-                    }
-                };
-                part = std::array::from_fn(|lane| minimums.unit[lane] * sum(lane) as f32);
+                let groups = P::BLOCK / P::GROUP;
+                part = std::array::from_fn(|lane| {
+                    let product = |g| minimums.number(g, lane) * row.sum(b * groups + g);
+                    minimums.unit[lane] * (0..groups).map(product).sum::<i32>() as f32
+                });
             }
             for step in 0..P::BLOCK / STEP {
                 let unpacked = P::unpack(block, step);
