@@ -120,9 +120,10 @@ fn take_off<P: Packing>(
         let numbers: &[u32; 4] = &numbers.as_chunks().0[quarter];
         // SAFETY: 4 words are there.
         let both = vreinterpretq_s32_u32(unsafe { vld1q_u32(numbers.as_ptr()) });
+        let x = row.pair(b * groups / 2 + i);
         let low = vshrq_n_s32::<16>(vshlq_n_s32::<16>(both));
-        sum = vmlaq_n_s32(sum, low, row.sum(b * groups + 2 * i));
-        sum = vmlaq_n_s32(sum, vshrq_n_s32::<16>(both), row.sum(b * groups + 2 * i + 1));
+        sum = vmlaq_n_s32(sum, low, i32::from(x as i16));
+        sum = vmlaq_n_s32(sum, vshrq_n_s32::<16>(both), x >> 16);
     }
     if groups == 1 {
         sum = vdupq_n_s32(row.sum(b));
