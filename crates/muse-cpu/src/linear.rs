@@ -100,8 +100,8 @@ impl Space {
             Ok(Mutex::new(Band { expanded, decoded }))
         };
         let bands = (0..threads).map(band).collect::<Result<_>>()?;
-        let [a, b, c] = [const { 0 }; Activations::ALL.len()].map(Aligned::zeroed);
-        Ok(Self { words: [a?, b?, c?], bands })
+        let [a, b, c, d] = [const { 0 }; Activations::ALL.len()].map(Aligned::zeroed);
+        Ok(Self { words: [a?, b?, c?, d?], bands })
     }
 
     /// Quantizes the activations as the weights want them and makes room for unpacked weights.

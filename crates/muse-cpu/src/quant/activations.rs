@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::MOST_ROWS;
 use crate::kernels::Kernels;
-use crate::kernels::quantize::Places;
+use crate::kernels::quantize::{Form, HALF, Places, centre};
 
 /// The longest run of K: a panel of it and two tiles of rows stay in a second-level cache of 1 MB.
 const MOST_RUN: usize = 8192;
@@ -13,23 +13,22 @@ const MOST_RUN: usize = 8192;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activations {
     /// Bytes, as [`crate::kernels::quantize`] writes them.
-    Int8 {
-        /// Values that share a scale, 32 or 256.
-        block: usize,
-    },
+    Int8(Form),
     /// Upper halves of floats, as [`crate::kernels::halves`] writes them.
     Bf16,
 }
 
 impl Activations {
     /// Every form.
-    pub(crate) const ALL: [Self; 3] =
-        [Self::Int8 { block: 32 }, Self::Int8 { block: 256 }, Self::Bf16];
+    pub(crate) const ALL: [Self; 4] = {
+        let [a, b, c] = Form::ALL;
+        [Self::Int8(a), Self::Int8(b), Self::Int8(c), Self::Bf16]
+    };
 
     /// Words of a row of `k` values.
     pub(crate) const fn words(self, k: usize) -> usize {
         match self {
-            Self::Int8 { block } => Places::of(k, block).end,
+            Self::Int8(form) => Places::of(k, form).end,
             Self::Bf16 => self.numbers(k),
         }
     }
@@ -37,7 +36,7 @@ impl Activations {
     /// Words of the numbers of `k` values, which come first.
     pub(crate) const fn numbers(self, k: usize) -> usize {
         match self {
-            Self::Int8 { .. } => k / 4,
+            Self::Int8(_) => k / 4,
             Self::Bf16 => k.div_ceil(2),
         }
     }
@@ -46,7 +45,7 @@ impl Activations {
     /// runs are as even as can be.
     pub(crate) const fn run(self, k: usize) -> usize {
         let whole = match self {
-            Self::Int8 { block } => block,
+            Self::Int8(form) => form.block,
             Self::Bf16 => 2,
         };
         k.div_ceil(k.div_ceil(MOST_RUN)).next_multiple_of(whole)
@@ -66,7 +65,7 @@ impl Activations {
             for (r, x) in x.chunks_exact(k).enumerate() {
                 let (x, words) = (&x[run.clone()], &mut words[r..]);
                 match self {
-                    Self::Int8 { block } => (kernels.quantize)(x, block, words, rows),
+                    Self::Int8(form) => (kernels.quantize)(x, form, words, rows),
                     Self::Bf16 => (kernels.halves)(x, words, rows),
                 }
             }
@@ -91,10 +90,11 @@ pub(super) struct Row<'a> {
     words: &'a [i32],
     /// Rows of its tile.
     stride: usize,
-    /// Where scales, sums and pairs of these begin in the row.
+    /// Where scales and sums begin in the row.
     scales: usize,
     sums: usize,
-    pairs: usize,
+    /// What whole sums are multiplied by.
+    centre: Option<i32>,
 }
 
 impl<'a> Row<'a> {
@@ -103,12 +103,13 @@ impl<'a> Row<'a> {
         tile: &'a [i32],
         (row, rows): (usize, usize),
         k: usize,
-        block: usize,
+        form: Form,
         group: usize,
     ) -> Self {
-        let places = Places::of(k, block);
-        let (sums, pairs) = places.of_group(group);
-        Self { words: &tile[row..], stride: rows, scales: places.scales, sums, pairs }
+        let places = Places::of(k, form);
+        let (sums, _) = places.of_group(group);
+        let centre = form.whole.then_some(centre(group));
+        Self { words: &tile[row..], stride: rows, scales: places.scales, sums, centre }
     }
 
     /// Four numbers, the first in the lowest bits.
@@ -125,12 +126,7 @@ impl<'a> Row<'a> {
     /// Minus the sum of a group.
     #[inline(always)]
     pub(super) fn sum(&self, group: usize) -> i32 {
-        self.words[(self.sums + group) * self.stride]
-    }
-
-    /// Minus the sums of groups `2 pair` and `2 pair + 1`, low and high.
-    #[inline(always)]
-    pub(super) fn pair(&self, pair: usize) -> i32 {
-        self.words[(self.pairs + pair) * self.stride]
+        let word = self.words[(self.sums + group) * self.stride];
+        self.centre.map_or(word, |centre| (word - HALF) / centre)
     }
 }

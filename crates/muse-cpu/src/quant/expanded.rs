@@ -1,12 +1,9 @@
-//! A panel unpacked to bytes once, for many activation rows: a step's numbers and scales lie as the
-//! loop over K wants them, and behind the steps of a block its minimums.
+//! A panel unpacked to bytes once, for many activation rows: numbers and scales lie as the loop over K
+//! wants them, and behind the steps of a block what is whole, and minimums.
 
 use std::marker::PhantomData;
 
-use super::Packing;
-#[cfg(target_arch = "x86_64")]
-use super::rows::avx512;
-use super::{MOST_PAIRS, STEP};
+use super::{MOST_PAIRS, Of, Packing, STEP};
 
 /// Unpacks a panel into `out`, which must have [`bytes`].
 pub(crate) type Expand = fn(panel: &[u8], out: &mut [u8]);
@@ -19,21 +16,29 @@ pub(crate) fn bytes(k: usize) -> usize {
     k / STEP * (8 + 2) * VECTOR + k / 256 * (MOST_PAIRS + 1) * VECTOR
 }
 
-/// Steps of a panel that [`expand`] wrote.
+/// Blocks that [`expand`] wrote.
 pub(super) struct Expanded<P>(PhantomData<P>);
 
 impl<P: Packing> Expanded<P> {
-    /// Groups of a step.
-    const GROUPS: usize = STEP / P::GROUP;
-    /// Where the vectors of scales are in a step, behind its numbers.
-    const SCALES: usize = 8 * VECTOR;
-    /// Bytes of a step.
-    const STEP_BYTES: usize = Self::SCALES + Self::GROUPS * VECTOR;
-    /// Where the vectors of minimums are in a block, and how many pairs there are.
-    const MINIMUMS: usize = P::BLOCK / STEP * Self::STEP_BYTES;
+    /// Vectors of scales of a step, where they are not whole.
+    const SCALES: usize = if P::WHOLE { 0 } else { STEP / P::GROUP };
+    /// Bytes of a step: numbers, scales.
+    const STEP_BYTES: usize = (8 + Self::SCALES) * VECTOR;
+    /// Pairs of groups of a block; none where it is one.
     const PAIRS: usize = P::BLOCK / P::GROUP / 2;
+    /// Where scales and minimums are in a block, behind its steps: pairs, units.
+    const SCALES_AT: usize = P::BLOCK / STEP * Self::STEP_BYTES;
+    const MINIMUMS_AT: usize = Self::SCALES_AT + P::WHOLE as usize * (Self::PAIRS + 1) * VECTOR;
     /// Bytes of a block.
-    const BLOCK_BYTES: usize = Self::MINIMUMS + P::MINIMUMS as usize * (Self::PAIRS + 1) * VECTOR;
+    const BLOCK_BYTES: usize =
+        Self::MINIMUMS_AT + P::MINIMUMS as usize * (Self::PAIRS + 1) * VECTOR;
+
+    const fn at(of: Of) -> usize {
+        match of {
+            Of::Scales => Self::SCALES_AT,
+            Of::Minimums => Self::MINIMUMS_AT,
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -41,39 +46,46 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::*;
+    use crate::quant::rows::avx512::{Numbers, Source, Vectors, vector};
 
-    impl<P: Packing> avx512::Source for Expanded<P> {
-        const BLOCK: usize = P::BLOCK;
-        const GROUP: usize = P::GROUP;
-        const OFFSET: i32 = P::OFFSET;
-        const MINIMUMS: bool = P::MINIMUMS;
+    impl<P: Packing> Source for Expanded<P> {
+        type Packing = P;
         const BYTES: usize = Self::BLOCK_BYTES;
         const FROM_MEMORY: bool = false;
+    }
 
+    impl<P: Packing> Vectors for Expanded<P> {
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-        unsafe fn step(block: &[u8], step: usize) -> avx512::Step {
-            let block = &block[step * Self::STEP_BYTES..][..Self::STEP_BYTES];
+        unsafe fn number_vectors(block: &[u8], step: usize) -> Numbers {
             let mut numbers = [_mm512_setzero_si512(); 8];
             for (q, numbers) in numbers.iter_mut().enumerate() {
-                *numbers = avx512::vector(block, VECTOR * q);
+                *numbers = vector(block, step * Self::STEP_BYTES + VECTOR * q);
             }
-            let mut scales = [_mm512_setzero_ps(); 2];
-            for (group, scale) in scales.iter_mut().take(Self::GROUPS).enumerate() {
-                *scale = _mm512_castsi512_ps(avx512::vector(block, Self::SCALES + VECTOR * group));
-            }
-            avx512::Step { numbers, scales }
+            numbers
         }
 
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-        unsafe fn minimums(block: &[u8]) -> avx512::Minimums {
-            let mut pairs = [_mm512_setzero_si512(); MOST_PAIRS];
-            let vector = |i| avx512::vector(block, Self::MINIMUMS + VECTOR * i);
-            for (i, pair) in pairs.iter_mut().take(Self::PAIRS).enumerate() {
-                *pair = vector(i);
+        unsafe fn scale_vectors(block: &[u8], step: usize) -> [__m512; 2] {
+            let mut scales = [_mm512_setzero_ps(); 2];
+            for (group, scale) in scales.iter_mut().take(Self::SCALES).enumerate() {
+                let at = step * Self::STEP_BYTES + VECTOR * (8 + group);
+                *scale = _mm512_castsi512_ps(vector(block, at));
             }
-            avx512::Minimums { pairs, unit: _mm512_castsi512_ps(vector(Self::PAIRS)) }
+            scales
+        }
+
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+        unsafe fn pair_vector(block: &[u8], of: Of, pair: usize) -> __m512i {
+            vector(block, Self::at(of) + VECTOR * pair)
+        }
+
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+        unsafe fn unit_vector(block: &[u8], of: Of) -> __m512 {
+            _mm512_castsi512_ps(vector(block, Self::at(of) + VECTOR * Self::PAIRS))
         }
     }
 
@@ -89,27 +101,33 @@ mod x86 {
         assert!(blocks.len() * Expanded::<P>::BLOCK_BYTES <= out.len(), "room for every block");
         for (block, out) in blocks.zip(out.chunks_exact_mut(Expanded::<P>::BLOCK_BYTES)) {
             for step in 0..P::BLOCK / STEP {
-                let out = &mut out[Expanded::<P>::STEP_BYTES * step..];
-                // SAFETY: this function is compiled for all that `unpack_avx512` asks for, so it
-                // runs only where the CPU has that.
-                let step = unsafe { P::unpack_avx512(block, step) };
-                for (q, numbers) in step.numbers.into_iter().enumerate() {
-                    store(out, VECTOR * q, numbers);
+                let at = Expanded::<P>::STEP_BYTES * step;
+                // SAFETY: this function is compiled for all that vectors ask for, so it runs only
+                // where the CPU has that.
+                let numbers = unsafe { P::number_vectors(block, step) };
+                for (q, numbers) in numbers.into_iter().enumerate() {
+                    store(out, at + VECTOR * q, numbers);
                 }
-                for (group, scales) in step.scales[..Expanded::<P>::GROUPS].iter().enumerate() {
-                    let at = Expanded::<P>::SCALES + VECTOR * group;
-                    store(out, at, _mm512_castps_si512(*scales));
+                if !P::WHOLE {
+                    // SAFETY: as above.
+                    let scales = unsafe { P::scale_vectors(block, step) };
+                    for (group, scale) in scales[..Expanded::<P>::SCALES].iter().enumerate() {
+                        store(out, at + VECTOR * (8 + group), _mm512_castps_si512(*scale));
+                    }
                 }
             }
-            if P::MINIMUMS {
-                // SAFETY: as above.
-                let minimums = unsafe { P::minimums_avx512(block) };
-                let out = &mut out[Expanded::<P>::MINIMUMS..];
-                for (i, pair) in minimums.pairs[..Expanded::<P>::PAIRS].iter().enumerate() {
-                    store(out, VECTOR * i, *pair);
+            for of in [Of::Scales, Of::Minimums] {
+                let (at, pairs) = (Expanded::<P>::at(of), Expanded::<P>::PAIRS);
+                if if of == Of::Scales { P::WHOLE } else { P::MINIMUMS } {
+                    for pair in 0..pairs {
+                        // SAFETY: as above.
+                        let multiples = unsafe { P::pair_vector(block, of, pair) };
+                        store(out, at + VECTOR * pair, multiples);
+                    }
+                    // SAFETY: as above.
+                    let unit = unsafe { P::unit_vector(block, of) };
+                    store(out, at + VECTOR * pairs, _mm512_castps_si512(unit));
                 }
-                let unit = _mm512_castps_si512(minimums.unit);
-                store(out, VECTOR * Expanded::<P>::PAIRS, unit);
             }
         }
     }

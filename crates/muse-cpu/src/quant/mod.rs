@@ -4,9 +4,9 @@
 //! that one instruction multiplies them with 4 activations. Numbers are unsigned; what was added
 //! to make them so is taken off again through the sums of the activations. Activations are bytes
 //! with one scale a block, the same for one row and for thousands. Inside a group of numbers that
-//! share a scale the arithmetic is exact, and so is that of a block's minimums, which come first;
-//! groups and blocks are added in the order of K, one chain for each row and column: all instruction
-//! sets give the same bits for any batch.
+//! share a scale the arithmetic is exact, and where scales are multiples of a unit of the block so is
+//! that of a block; groups and blocks are added in the order of K, one chain for each row and column:
+//! all instruction sets give the same bits for any batch.
 //!
 //! A format is added with a folder that implements [`Packing`] and a line of [`KINDS`].
 
@@ -39,9 +39,11 @@ pub(crate) use expanded::bytes as expanded_bytes;
 pub(crate) use rows::{MOST_ROWS, Rows};
 
 use levels::Levels;
+use panel::Numbers;
 
 use crate::aligned::Aligned;
 use crate::kernels::Isa;
+use crate::kernels::quantize::{Form, centre};
 use crate::pool::Pool;
 use crate::split::chunks;
 
@@ -50,8 +52,13 @@ pub(crate) const PANEL: usize = 16;
 /// Numbers of a row that are unpacked at a time.
 const STEP: usize = 32;
 
+#[cfg(not(target_arch = "x86_64"))]
+use rows::Vectors;
+#[cfg(target_arch = "x86_64")]
+use rows::avx512::Vectors;
+
 /// How weights of a format lie in memory once repacked.
-trait Packing: 'static {
+trait Packing: Vectors + 'static {
     /// The format of the file.
     const FORMAT: Format;
     /// Values of a row that share an activation scale, those of the file's block: 32 or 256.
@@ -60,6 +67,9 @@ trait Packing: 'static {
     const GROUP: usize;
     /// What was added to the numbers to make them unsigned: 0 or a power of two.
     const OFFSET: i32;
+    /// Whether the scales of a block are multiples of a unit, and numbers less the offset so small,
+    /// up to [`centre`] in size, that the products of a group fit 16 bits.
+    const WHOLE: bool = false;
     /// Whether groups have a minimum that is taken off.
     const MINIMUMS: bool = false;
     /// Bytes of a packed block of 16 rows.
@@ -72,62 +82,50 @@ trait Packing: 'static {
     /// Puts a block of the file into lane `lane` of a packed block that began as zeros.
     fn pack(block: &[u8], lane: usize, out: &mut [u8]);
 
-    /// The definition: numbers and scales of values `32 step ..` of a packed block.
-    fn unpack(block: &[u8], step: usize) -> Step;
+    /// The definition: numbers of values `32 step ..` of a packed block.
+    fn numbers(block: &[u8], step: usize) -> Numbers;
 
-    /// The definition: what is taken off a packed block; asked for where there are minimums.
-    fn minimums(_block: &[u8]) -> Minimums {
-        unreachable!("{} has no minimums", Self::FORMAT)
+    /// The definition: scales of the same values, of the two halves or in the first of the whole;
+    /// asked for unless they are [`Self::WHOLE`].
+    fn scales(_block: &[u8], _step: usize) -> [[f32; PANEL]; 2] {
+        unreachable!("{} has whole scales", Self::FORMAT)
     }
 
-    /// The numbers and scales in vectors.
-    ///
-    /// # Safety
-    /// The CPU has what [`rows::avx512`] is compiled for.
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn unpack_avx512(block: &[u8], step: usize) -> rows::avx512::Step;
+    /// The definition: multiples of groups `2 pair` and `2 pair + 1`, low and high; asked for where
+    /// scales are [`Self::WHOLE`], and where there are several minimums.
+    fn pair(_block: &[u8], _of: Of, _pair: usize) -> [u32; PANEL] {
+        unreachable!("{} has no whole scales", Self::FORMAT)
+    }
 
-    /// The minimums in vectors.
-    ///
-    /// # Safety
-    /// The CPU has what [`rows::avx512`] is compiled for.
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn minimums_avx512(_block: &[u8]) -> rows::avx512::Minimums {
-        unreachable!("{} has no minimums", Self::FORMAT)
+    /// The definition: what multiples count in; where a block is one group, its minimum.
+    fn unit(_block: &[u8], _of: Of) -> [f32; PANEL] {
+        unreachable!("{} has no units", Self::FORMAT)
     }
 }
 
-/// 32 values of 16 rows: `(number - OFFSET) · scale`, and then minimums are taken off.
-#[derive(Clone, Copy)]
-pub(crate) struct Step {
-    /// Number `4 q + j` of row `r` is `numbers[q][4 r + j]`.
-    numbers: [[u8; 64]; 8],
-    /// Of the two halves; of the whole in the first where groups have 32.
-    scales: [[f32; PANEL]; 2],
+/// What groups have: `(number - OFFSET) · scale - minimum`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Scales,
+    Minimums,
 }
 
 /// The most pairs of groups of a block.
 const MOST_PAIRS: usize = 256 / 16 / 2;
 
-/// Minimums of a block of 16 rows: `unit · number` of each of its groups, so that their products with
-/// the sums of the activations are exact too. Where a block is one group, its number is 1.
-#[derive(Clone, Copy)]
-pub(crate) struct Minimums {
-    /// The numbers of groups `2 i` and `2 i + 1` of row `r`, low and high in `pairs[i][r]`.
-    pairs: [[u32; PANEL]; MOST_PAIRS],
-    unit: [f32; PANEL],
+/// The multiple of a group of a pair.
+fn multiple(pair: u32, group: usize) -> i32 {
+    i32::from((pair >> (16 * (group % 2))) as i16)
 }
 
-impl Minimums {
-    /// Of blocks of one group.
-    fn of_one(unit: [f32; PANEL]) -> Self {
-        Self { pairs: [[1; PANEL]; MOST_PAIRS], unit }
-    }
+/// What activations become for a packing.
+const fn form<P: Packing>() -> Form {
+    Form { block: P::BLOCK, whole: P::WHOLE || several::<P>() }
+}
 
-    /// The number of a group of a row.
-    fn number(&self, group: usize, row: usize) -> i32 {
-        i32::from((self.pairs[group / 2][row] >> (16 * (group % 2))) as i16)
-    }
+/// Whether a block has several minimums. They are multiples of a unit then.
+const fn several<P: Packing>() -> bool {
+    P::MINIMUMS && P::BLOCK > P::GROUP
 }
 
 /// A packing as data.
@@ -182,9 +180,11 @@ const fn kind<P: Packing>() -> Kind {
     // Loops over K read activations unchecked, as many as these promise.
     assert!(P::BLOCK.is_multiple_of(STEP) && matches!(P::GROUP, 16 | 32), "whole groups");
     assert!(P::BYTES.is_multiple_of(P::BLOCK / STEP), "steps of equal size");
+    assert!(P::BLOCK == 256 || !form::<P>().whole, "as many sums as whole ones have");
+    assert!(!P::WHOLE || P::OFFSET == 0 || P::OFFSET == centre(P::GROUP), "sums with the offset");
     Kind {
         format: P::FORMAT,
-        activations: Activations::Int8 { block: P::BLOCK },
+        activations: Activations::Int8(form::<P>()),
         panel_bytes: |k| k / P::BLOCK * P::BYTES,
         pack_row: pack_row::<P>,
         decode_row: decode_row::<P>,
@@ -241,15 +241,27 @@ fn pack_row<P: Packing>(row: &[u8], lane: usize, panel: &mut [u8]) {
 fn decode_row<P: Packing>(panel: &[u8], lane: usize, out: &mut [f32]) {
     let blocks = panel.chunks_exact(P::BYTES);
     for (block, out) in blocks.zip(out.chunks_exact_mut(P::BLOCK)) {
-        let minimums = P::MINIMUMS.then(|| P::minimums(block));
-        for (step, out) in out.chunks_exact_mut(STEP).enumerate() {
-            let unpacked = P::unpack(block, step);
-            for (i, value) in out.iter_mut().enumerate() {
-                let number = i32::from(unpacked.numbers[i / 4][4 * lane + i % 4]) - P::OFFSET;
-                *value = unpacked.scales[i / P::GROUP][lane] * number as f32;
-                if let Some(minimums) = &minimums {
-                    let number = minimums.number((step * STEP + i) / P::GROUP, lane);
-                    *value -= minimums.unit[lane] * number as f32;
+        let value = |of: Of, group: usize| {
+            let number = match P::BLOCK == P::GROUP {
+                true => 1,
+                false => multiple(P::pair(block, of, group / 2)[lane], group),
+            };
+            P::unit(block, of)[lane] * number as f32
+        };
+        for (group, out) in out.chunks_exact_mut(P::GROUP).enumerate() {
+            let (step, part) = (group * P::GROUP / STEP, group * P::GROUP % STEP);
+            let numbers = P::numbers(block, step);
+            let scale = match P::WHOLE {
+                true => value(Of::Scales, group),
+                false => P::scales(block, step)[part / P::GROUP][lane],
+            };
+            let minimum = if P::MINIMUMS { Some(value(Of::Minimums, group)) } else { None };
+            for (i, out) in out.iter_mut().enumerate() {
+                let i = part + i;
+                let number = i32::from(numbers[i / 4][4 * lane + i % 4]) - P::OFFSET;
+                *out = scale * number as f32;
+                if let Some(minimum) = minimum {
+                    *out -= minimum;
                 }
             }
         }

@@ -121,3 +121,12 @@ pub(super) fn words(from: &[u8]) -> [u32; PANEL] {
     let words = from.as_chunks::<4>().0;
     std::array::from_fn(|lane| u32::from_le_bytes(words[lane]))
 }
+
+/// Two signed bytes of each of the 16 rows, the first low and the second high in a word.
+#[inline(always)]
+pub(super) fn byte_pairs(from: &[u8]) -> [u32; PANEL] {
+    let from: &[u8; 2 * PANEL] = from[..2 * PANEL].try_into().expect("16 pairs");
+    let half = |byte: u8| u32::from(i16::from(byte as i8) as u16);
+    let pairs = from.as_chunks::<2>().0;
+    std::array::from_fn(|lane| half(pairs[lane][0]) | half(pairs[lane][1]) << 16)
+}

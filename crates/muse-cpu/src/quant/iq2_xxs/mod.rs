@@ -8,7 +8,8 @@ mod avx512;
 use muse_core::quant::grid::{IQ2_XXS, LEVELS_2};
 use muse_core::quant::{Format, iq2_xxs, sign};
 
-use super::{PANEL, Packing, Step, panel};
+use super::panel::Numbers;
+use super::{PANEL, Packing, panel};
 
 /// Bytes of 32 values of 16 rows.
 const STEP_BYTES: usize = 128 + 64;
@@ -44,8 +45,7 @@ impl Packing for Iq2Xxs {
     }
 
     #[inline(always)]
-    fn unpack(block: &[u8], step: usize) -> Step {
-        let (d, words) = (panel::halves(&block[D..]), panel::words(&block[SCALES..]));
+    fn numbers(block: &[u8], step: usize) -> Numbers {
         let block = &block[STEP_BYTES * step..][..STEP_BYTES];
         let (mut numbers, signs) = (panel::pairs(block), panel::bits(&block[SIGNS..]));
         for (numbers, signs) in numbers.iter_mut().zip(signs) {
@@ -55,18 +55,16 @@ impl Packing for Iq2Xxs {
                 *number = if sign == 0 { offset + level } else { offset - level };
             }
         }
+        numbers
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8], step: usize) -> [[f32; PANEL]; 2] {
+        let (d, words) = (panel::halves(&block[D..]), panel::words(&block[SCALES..]));
         let scale = |lane: usize| {
             let scale = words[lane] >> (4 * step) & 15;
             d[lane] * (0.5 + scale as f32) * 0.25
         };
-        let scales = [std::array::from_fn(scale), [0.0; PANEL]];
-        Step { numbers, scales }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
-        avx512::unpack(block, step)
+        [std::array::from_fn(scale), [0.0; PANEL]]
     }
 }

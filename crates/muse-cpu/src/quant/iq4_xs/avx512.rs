@@ -2,22 +2,28 @@
 
 use std::arch::x86_64::*;
 
-use super::{D, HIGH, INDICES, LOW};
+use super::{D, HIGH, INDICES, Iq4Xs, LOW};
 use crate::quant::iq4_nl::avx512::levels;
-use crate::quant::rows::avx512::{Step, halves, vector};
+use crate::quant::rows::avx512::{Numbers, Vectors, halves, vector};
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) fn unpack(block: &[u8], step: usize) -> Step {
-    let high: &[u8; 32] = block[HIGH..D].try_into().expect("16 half words");
-    // SAFETY: 32 bytes are there.
-    let high = _mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(high.as_ptr().cast()) });
-    let shift = |words, by: usize| _mm512_srlv_epi32(words, _mm512_set1_epi32(by as i32));
-    let low = _mm512_and_si512(shift(vector(block, LOW), 4 * step), _mm512_set1_epi32(15));
-    let high = _mm512_and_si512(shift(high, 2 * step), _mm512_set1_epi32(3));
-    let scale = _mm512_or_si512(low, _mm512_slli_epi32::<4>(high));
-    let scale = _mm512_cvtepi32_ps(_mm512_sub_epi32(scale, _mm512_set1_epi32(32)));
-    let zero = _mm512_setzero_ps();
-    let scales = [_mm512_mul_ps(halves(block, D), scale), zero];
-    Step { numbers: levels(block, INDICES * step), scales }
+impl Vectors for Iq4Xs {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn number_vectors(block: &[u8], step: usize) -> Numbers {
+        levels(block, INDICES * step)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn scale_vectors(block: &[u8], step: usize) -> [__m512; 2] {
+        let high: &[u8; 32] = block[HIGH..D].try_into().expect("16 half words");
+        // SAFETY: 32 bytes are there.
+        let high = _mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(high.as_ptr().cast()) });
+        let shift = |words, by: usize| _mm512_srlv_epi32(words, _mm512_set1_epi32(by as i32));
+        let low = _mm512_and_si512(shift(vector(block, LOW), 4 * step), _mm512_set1_epi32(15));
+        let high = _mm512_and_si512(shift(high, 2 * step), _mm512_set1_epi32(3));
+        let scale = _mm512_or_si512(low, _mm512_slli_epi32::<4>(high));
+        let scale = _mm512_cvtepi32_ps(_mm512_sub_epi32(scale, _mm512_set1_epi32(32)));
+        [_mm512_mul_ps(halves(block, D), scale), _mm512_setzero_ps()]
+    }
 }

@@ -7,7 +7,8 @@ mod avx512;
 use muse_core::quant::{Format, iq4_xs};
 
 use super::iq4_nl::levels;
-use super::{PANEL, Packing, Step, panel};
+use super::panel::Numbers;
+use super::{PANEL, Packing, panel};
 
 /// Bytes of a group's indices.
 const INDICES: usize = 256;
@@ -35,7 +36,12 @@ impl Packing for Iq4Xs {
     }
 
     #[inline(always)]
-    fn unpack(block: &[u8], step: usize) -> Step {
+    fn numbers(block: &[u8], step: usize) -> Numbers {
+        levels(&block[INDICES * step..])
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8], step: usize) -> [[f32; PANEL]; 2] {
         let (d, low) = (panel::halves(&block[D..]), panel::words(&block[LOW..]));
         let high = block[HIGH..D].as_chunks::<2>().0;
         let scale = |lane: usize| {
@@ -43,15 +49,6 @@ impl Packing for Iq4Xs {
             let scale = low[lane] >> (4 * step) & 15 | high << 4;
             d[lane] * (scale as i32 - 32) as f32
         };
-        let scales = [std::array::from_fn(scale), [0.0; PANEL]];
-        let numbers = levels(&block[INDICES * step..]);
-        Step { numbers, scales }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
-        avx512::unpack(block, step)
+        [std::array::from_fn(scale), [0.0; PANEL]]
     }
 }

@@ -1,6 +1,7 @@
 //! Formats that core tells as levels, laid out alike: for each 32 values 4 vectors of indices, then
-//! for each group 16 scales; behind the values of a block what those count in and, where there are
-//! any, minimums, of each row those of two groups side by side, and what those count in. Four bits a
+//! for each group 16 scales, whole ones of the two groups of a row side by side; behind the values of a
+//! block what those count in and, where there are any, minimums, of each row those of two groups side
+//! by side, and what those count in. Four bits a
 //! value are more than the file has, but grids and odd bits would cost more to take apart at each
 //! product than reading them does.
 
@@ -11,7 +12,9 @@ use std::marker::PhantomData;
 
 use muse_core::quant::{Format, Leveled};
 
-use super::{MOST_PAIRS, Minimums, PANEL, Packing, STEP, Step, panel};
+use super::panel::Numbers;
+use super::{Of, PANEL, Packing, STEP, panel};
+use crate::kernels::quantize::centre;
 
 /// Bytes of the indices of 32 values of 16 rows.
 const INDICES: usize = 256;
@@ -56,6 +59,37 @@ impl<F: Form> Levels<F> {
     const MINIMUM_UNITS: usize = Self::MINIMUMS_AT + Self::PAIRS * 2 * PANEL;
     /// Pairs of groups of a block that have minimums.
     const PAIRS: usize = if F::MINIMUMS { F::VALUES / F::GROUP / 2 } else { 0 };
+    /// The largest size of a level, and whether one is negative.
+    const SIZE: (i32, bool) = {
+        let (mut most, mut signed, mut i) = (0, false, 0);
+        while i < 16 {
+            let level = F::LEVELS[i] as i32;
+            signed = signed || level < 0;
+            most = if level.abs() > most { level.abs() } else { most };
+            i += 1;
+        }
+        (most, signed)
+    };
+
+    /// Where multiples of two groups are in a block, and what they count in.
+    const fn pair_at(of: Of, pair: usize) -> usize {
+        match of {
+            Of::Scales => Self::STEP_BYTES * pair + INDICES,
+            Of::Minimums => Self::MINIMUMS_AT + 2 * PANEL * pair,
+        }
+    }
+
+    const fn unit_at(of: Of) -> usize {
+        match of {
+            Of::Scales => Self::UNITS,
+            Of::Minimums => Self::MINIMUM_UNITS,
+        }
+    }
+
+    /// Where the scale of a group of a step is in the step's bytes.
+    const fn scale_at(group: usize, lane: usize) -> usize {
+        INDICES + if <Self as Packing>::WHOLE { 2 * lane + group } else { PANEL * group + lane }
+    }
     /// The levels with the offset.
     const TABLE: [u8; 16] = {
         let (mut table, mut i) = ([0; 16], 0);
@@ -70,7 +104,12 @@ impl<F: Form> Levels<F> {
 impl<F: Form> Packing for Levels<F> {
     const FORMAT: Format = F::FORMAT;
     const GROUP: usize = F::GROUP;
-    const OFFSET: i32 = 64;
+    const OFFSET: i32 = match (Self::WHOLE, Self::SIZE.1) {
+        (true, false) => 0,
+        (true, true) => centre(F::GROUP),
+        (false, _) => 64,
+    };
+    const WHOLE: bool = F::VALUES == 256 && F::GROUP == 16 && Self::SIZE.0 <= centre(16);
     const MINIMUMS: bool = F::MINIMUMS;
     const BYTES: usize = Self::MINIMUM_UNITS + 4 * PANEL * F::MINIMUMS as usize;
 
@@ -81,7 +120,7 @@ impl<F: Form> Packing for Levels<F> {
             panel::put_nibbles(out, lane, &std::array::from_fn(index));
             for i in 0..Self::GROUPS {
                 let group = Self::GROUPS * step + i;
-                out[INDICES + PANEL * i + lane] = F::scale(block, group) as u8;
+                out[Self::scale_at(i, lane)] = F::scale(block, group) as u8;
             }
         }
         panel::put_word(&mut out[Self::UNITS..], lane, F::unit(block).to_bits());
@@ -96,45 +135,33 @@ impl<F: Form> Packing for Levels<F> {
     }
 
     #[inline(always)]
-    fn unpack(block: &[u8], step: usize) -> Step {
-        let from = &block[Self::STEP_BYTES * step..][..Self::STEP_BYTES];
-        let mut numbers = panel::nibbles(from);
+    fn numbers(block: &[u8], step: usize) -> Numbers {
+        let mut numbers = panel::nibbles(&block[Self::STEP_BYTES * step..]);
         for number in numbers.as_flattened_mut() {
             *number = Self::TABLE[usize::from(*number)];
         }
-        let units = panel::words(&block[Self::UNITS..]).map(f32::from_bits);
-        let mut scales = [[0.0; PANEL]; 2];
-        for (group, scales) in scales.iter_mut().take(Self::GROUPS).enumerate() {
-            let scale = |lane| f32::from(from[INDICES + PANEL * group + lane] as i8);
-            *scales = std::array::from_fn(|lane| units[lane] * scale(lane));
-        }
-        Step { numbers, scales }
+        numbers
     }
 
     #[inline(always)]
-    fn minimums(block: &[u8]) -> Minimums {
-        let mut pairs = [[0; PANEL]; MOST_PAIRS];
-        for (pair, numbers) in pairs.iter_mut().take(Self::PAIRS).enumerate() {
-            let both = &block[Self::MINIMUMS_AT + 2 * PANEL * pair..][..2 * PANEL];
-            let both = both.as_chunks::<2>().0;
-            let number = |lane: usize, half: usize| u32::from(both[lane][half]);
-            *numbers = std::array::from_fn(|lane| number(lane, 0) | number(lane, 1) << 16);
+    fn scales(block: &[u8], step: usize) -> [[f32; PANEL]; 2] {
+        let from = &block[Self::STEP_BYTES * step..][..Self::STEP_BYTES];
+        let units = Self::unit(block, Of::Scales);
+        let mut scales = [[0.0; PANEL]; 2];
+        for (group, scales) in scales.iter_mut().take(Self::GROUPS).enumerate() {
+            let scale = |lane| f32::from(from[Self::scale_at(group, lane)] as i8);
+            *scales = std::array::from_fn(|lane| units[lane] * scale(lane));
         }
-        let unit = panel::words(&block[Self::MINIMUM_UNITS..]).map(f32::from_bits);
-        Minimums { pairs, unit }
+        scales
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
-        avx512::unpack::<F>(block, step)
+    #[inline(always)]
+    fn pair(block: &[u8], of: Of, pair: usize) -> [u32; PANEL] {
+        panel::byte_pairs(&block[Self::pair_at(of, pair)..])
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn minimums_avx512(block: &[u8]) -> super::rows::avx512::Minimums {
-        avx512::minimums::<F>(block)
+    #[inline(always)]
+    fn unit(block: &[u8], of: Of) -> [f32; PANEL] {
+        panel::words(&block[Self::unit_at(of)..]).map(f32::from_bits)
     }
 }

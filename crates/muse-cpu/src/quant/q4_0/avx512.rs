@@ -2,13 +2,19 @@
 
 use std::arch::x86_64::*;
 
-use super::SCALES;
-use crate::quant::rows::avx512::{Step, halves, nibbles};
+use super::{Q4_0, SCALES};
+use crate::quant::rows::avx512::{Numbers, Vectors, halves, nibbles};
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) fn unpack(block: &[u8], _: usize) -> Step {
-    let zero = _mm512_setzero_ps();
-    let scales = [halves(block, SCALES), zero];
-    Step { numbers: nibbles(block, 0), scales }
+impl Vectors for Q4_0 {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn number_vectors(block: &[u8], _: usize) -> Numbers {
+        nibbles(block, 0)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn scale_vectors(block: &[u8], _: usize) -> [__m512; 2] {
+        [halves(block, SCALES), _mm512_setzero_ps()]
+    }
 }

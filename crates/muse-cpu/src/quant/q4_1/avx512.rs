@@ -2,19 +2,26 @@
 
 use std::arch::x86_64::*;
 
-use super::{MINIMUMS, SCALES};
-use crate::quant::MOST_PAIRS;
-use crate::quant::rows::avx512::{Minimums, Step, halves, nibbles};
+use super::{MINIMUMS, Q4_1, SCALES};
+use crate::quant::Of;
+use crate::quant::rows::avx512::{Numbers, Vectors, halves, nibbles};
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) fn unpack(block: &[u8], _: usize) -> Step {
-    Step { numbers: nibbles(block, 0), scales: [halves(block, SCALES), _mm512_setzero_ps()] }
-}
+impl Vectors for Q4_1 {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn number_vectors(block: &[u8], _: usize) -> Numbers {
+        nibbles(block, 0)
+    }
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) fn minimums(block: &[u8]) -> Minimums {
-    let unit = _mm512_xor_ps(halves(block, MINIMUMS), _mm512_set1_ps(-0.0));
-    Minimums { pairs: [_mm512_setzero_si512(); MOST_PAIRS], unit }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn scale_vectors(block: &[u8], _: usize) -> [__m512; 2] {
+        [halves(block, SCALES), _mm512_setzero_ps()]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn unit_vector(block: &[u8], _: Of) -> __m512 {
+        _mm512_xor_ps(halves(block, MINIMUMS), _mm512_set1_ps(-0.0))
+    }
 }

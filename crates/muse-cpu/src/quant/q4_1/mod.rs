@@ -5,7 +5,8 @@ mod avx512;
 
 use muse_core::quant::{Format, q4_1};
 
-use super::{Minimums, PANEL, Packing, Step, panel};
+use super::panel::Numbers;
+use super::{Of, PANEL, Packing, panel};
 
 /// Where the scales and the minimums are in a packed block.
 const SCALES: usize = 256;
@@ -27,27 +28,17 @@ impl Packing for Q4_1 {
     }
 
     #[inline(always)]
-    fn unpack(block: &[u8], _: usize) -> Step {
-        let scales = [panel::halves(&block[SCALES..]), [0.0; PANEL]];
-        Step { numbers: panel::nibbles(block), scales }
+    fn numbers(block: &[u8], _: usize) -> Numbers {
+        panel::nibbles(block)
     }
 
     #[inline(always)]
-    fn minimums(block: &[u8]) -> Minimums {
-        Minimums::of_one(panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum))
+    fn scales(block: &[u8], _: usize) -> [[f32; PANEL]; 2] {
+        [panel::halves(&block[SCALES..]), [0.0; PANEL]]
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
-        avx512::unpack(block, step)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn minimums_avx512(block: &[u8]) -> super::rows::avx512::Minimums {
-        avx512::minimums(block)
+    #[inline(always)]
+    fn unit(block: &[u8], _: Of) -> [f32; PANEL] {
+        panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum)
     }
 }

@@ -6,7 +6,7 @@ pub(super) mod avx512;
 use muse_core::quant::{Format, q5_0};
 
 use super::panel::Numbers;
-use super::{PANEL, Packing, Step, panel};
+use super::{PANEL, Packing, panel};
 
 /// Where the fifth bits and the scales are in a packed block.
 const FIFTH: usize = 256;
@@ -27,16 +27,13 @@ impl Packing for Q5_0 {
     }
 
     #[inline(always)]
-    fn unpack(block: &[u8], _: usize) -> Step {
-        let scales = [panel::halves(&block[SCALES..]), [0.0; PANEL]];
-        Step { numbers: numbers(block), scales }
+    fn numbers(block: &[u8], _: usize) -> Numbers {
+        numbers(block)
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
-        avx512::unpack(block, step)
+    #[inline(always)]
+    fn scales(block: &[u8], _: usize) -> [[f32; PANEL]; 2] {
+        [panel::halves(&block[SCALES..]), [0.0; PANEL]]
     }
 }
 

@@ -6,9 +6,10 @@ mod avx512;
 
 use muse_core::quant::{Format, q5_k};
 
-use super::q4_k::{self, put_scales, scales};
+use super::panel::Numbers;
+use super::q4_k::{pair_of, put_scales, unit_of};
 use super::q5_0::{numbers, put_numbers};
-use super::{Minimums, PANEL, Packing, Step};
+use super::{Of, PANEL, Packing, multiple};
 
 /// Bytes of a group's numbers.
 const NUMBERS: usize = 256 + 64;
@@ -33,27 +34,26 @@ impl Packing for Q5K {
     }
 
     #[inline(always)]
-    fn unpack(block: &[u8], step: usize) -> Step {
-        let scales = [scales(&block[SCALES..], step), [0.0; PANEL]];
-        Step { numbers: numbers(&block[NUMBERS * step..]), scales }
+    fn numbers(block: &[u8], step: usize) -> Numbers {
+        numbers(&block[NUMBERS * step..])
+    }
+
+    // Products of five bits do not fit 16.
+    #[inline(always)]
+    fn scales(block: &[u8], step: usize) -> [[f32; PANEL]; 2] {
+        let pair = Self::pair(block, Of::Scales, step / 2);
+        let unit = Self::unit(block, Of::Scales);
+        let scale = |lane: usize| unit[lane] * multiple(pair[lane], step) as f32;
+        [std::array::from_fn(scale), [0.0; PANEL]]
     }
 
     #[inline(always)]
-    fn minimums(block: &[u8]) -> Minimums {
-        q4_k::minimums(&block[SCALES..])
+    fn pair(block: &[u8], of: Of, pair: usize) -> [u32; PANEL] {
+        pair_of(&block[SCALES..], of, pair)
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
-        avx512::unpack(block, step)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn minimums_avx512(block: &[u8]) -> super::rows::avx512::Minimums {
-        q4_k::avx512::minimums(&block[SCALES..])
+    #[inline(always)]
+    fn unit(block: &[u8], of: Of) -> [f32; PANEL] {
+        unit_of(&block[SCALES..], of)
     }
 }

@@ -1,12 +1,13 @@
-//! Q6_K: for each 32 values 4 vectors of low nibbles, 2 of high bit pairs, 16 scales of each of the
-//! two groups; then 16 scales of scales.
+//! Q6_K: for each 32 values 4 vectors of low nibbles, 2 of high bit pairs, of each row the scales of
+//! the two groups; then 16 scales of scales.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
 use muse_core::quant::{Format, q6_k};
 
-use super::{PANEL, Packing, Step, panel};
+use super::panel::Numbers;
+use super::{Of, PANEL, Packing, panel};
 
 /// Bytes of 32 values of 16 rows.
 const STEP_BYTES: usize = 256 + 128 + 32;
@@ -21,6 +22,7 @@ impl Packing for Q6K {
     const FORMAT: Format = Format::Q6K;
     const GROUP: usize = 16;
     const OFFSET: i32 = 32;
+    const WHOLE: bool = true;
     const BYTES: usize = PANEL * q6_k::BYTES;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
@@ -30,15 +32,14 @@ impl Packing for Q6K {
             panel::put_nibbles(out, lane, &std::array::from_fn(number));
             panel::put_pairs(&mut out[HIGH..], lane, &std::array::from_fn(|k| number(k) >> 4));
             for half in 0..2 {
-                out[SCALES + 16 * half + lane] = q6_k::scale(block, 2 * step + half) as u8;
+                out[SCALES + 2 * lane + half] = q6_k::scale(block, 2 * step + half) as u8;
             }
         }
         panel::put_half(&mut out[D..], lane, &block[208..]);
     }
 
     #[inline(always)]
-    fn unpack(block: &[u8], step: usize) -> Step {
-        let d = panel::halves(&block[D..]);
+    fn numbers(block: &[u8], step: usize) -> Numbers {
         let block = &block[STEP_BYTES * step..][..STEP_BYTES];
         let (mut numbers, high) = (panel::nibbles(block), panel::pairs(&block[HIGH..]));
         for (numbers, high) in numbers.iter_mut().zip(high) {
@@ -46,15 +47,16 @@ impl Packing for Q6K {
                 *number |= high << 4;
             }
         }
-        let scale = |half: usize, lane: usize| f32::from(block[SCALES + 16 * half + lane] as i8);
-        let scales = [0, 1].map(|half| std::array::from_fn(|lane| d[lane] * scale(half, lane)));
-        Step { numbers, scales }
+        numbers
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
-        avx512::unpack(block, step)
+    #[inline(always)]
+    fn pair(block: &[u8], _: Of, pair: usize) -> [u32; PANEL] {
+        panel::byte_pairs(&block[STEP_BYTES * pair + SCALES..])
+    }
+
+    #[inline(always)]
+    fn unit(block: &[u8], _: Of) -> [f32; PANEL] {
+        panel::halves(&block[D..])
     }
 }

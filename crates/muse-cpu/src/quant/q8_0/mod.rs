@@ -5,7 +5,8 @@ mod avx512;
 
 use muse_core::quant::{Format, q8_0};
 
-use super::{PANEL, Packing, Step, panel};
+use super::panel::Numbers;
+use super::{PANEL, Packing, panel};
 
 /// Where the scales are in a packed block.
 const SCALES: usize = 512;
@@ -24,15 +25,12 @@ impl Packing for Q8_0 {
     }
 
     #[inline(always)]
-    fn unpack(block: &[u8], _: usize) -> Step {
-        let scales = [panel::halves(&block[SCALES..]), [0.0; PANEL]];
-        Step { numbers: panel::bytes(block), scales }
+    fn numbers(block: &[u8], _: usize) -> Numbers {
+        panel::bytes(block)
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unpack_avx512(block: &[u8], step: usize) -> super::rows::avx512::Step {
-        avx512::unpack(block, step)
+    #[inline(always)]
+    fn scales(block: &[u8], _: usize) -> [[f32; PANEL]; 2] {
+        [panel::halves(&block[SCALES..]), [0.0; PANEL]]
     }
 }

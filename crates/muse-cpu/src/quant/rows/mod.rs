@@ -13,6 +13,12 @@ use super::expanded;
 use super::{Kernels, PANEL, Packing};
 use crate::kernels::{Isa, Level};
 
+/// What packings have besides on other machines: nothing.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) trait Vectors {}
+#[cfg(not(target_arch = "x86_64"))]
+impl<P: Packing> Vectors for P {}
+
 /// Rows of the largest tile: they share what is unpacked.
 pub(crate) const MOST_ROWS: usize = 8;
 
