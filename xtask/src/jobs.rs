@@ -166,6 +166,15 @@ pub(crate) fn fuzz(sh: &Shell, target: Option<&str>, smoke: bool) -> Result<Outc
         Found::At(program) => program,
         Found::Unreachable(reason) => return Ok(Outcome::Skipped(reason)),
     };
+    let manifest = format!("{FUZZ_FOLDER}/Cargo.toml");
+    // Or a build would change the lock file, and with it what was tested.
+    cmd!(sh, "cargo metadata --locked --format-version 1 --manifest-path {manifest}")
+        .quiet()
+        .ignore_stdout()
+        .run()
+        .context(
+            "tests/fuzz/Cargo.lock is behind the workspace: run `cargo metadata` in tests/fuzz",
+        )?;
     // Sanitizers are unstable; the pinned compiler takes their flags when told so.
     let _unstable = sh.push_env("RUSTC_BOOTSTRAP", "1");
     let targets = match target {
