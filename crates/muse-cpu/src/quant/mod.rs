@@ -40,6 +40,10 @@ pub(crate) use rows::{MOST_ROWS, Rows};
 
 use levels::Levels;
 use panel::Numbers;
+#[cfg(not(target_arch = "x86_64"))]
+use rows::Vectors;
+#[cfg(target_arch = "x86_64")]
+use rows::avx512::Vectors;
 
 use crate::aligned::Aligned;
 use crate::kernels::Isa;
@@ -51,11 +55,6 @@ use crate::split::chunks;
 pub(crate) const PANEL: usize = 16;
 /// Numbers of a row that are unpacked at a time.
 const STEP: usize = 32;
-
-#[cfg(not(target_arch = "x86_64"))]
-use rows::Vectors;
-#[cfg(target_arch = "x86_64")]
-use rows::avx512::Vectors;
 
 /// How weights of a format lie in memory once repacked.
 trait Packing: Vectors + 'static {
