@@ -47,6 +47,16 @@ pub struct Cpu {
     exact: bool,
 }
 
+/// [`Error::Invalid`] for numbers of threads that cannot work.
+pub(crate) fn check_threads(threads: usize) -> Result<()> {
+    if (1..=MOST_THREADS).contains(&threads) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "{threads} threads cannot share the work: ask for 1 to {MOST_THREADS}, best one a core"
+    )))
+}
+
 impl Cpu {
     /// Takes the CPU into use, with the best instruction set it has.
     ///
@@ -63,11 +73,7 @@ impl Cpu {
     pub fn with_isa(options: CpuOptions, isa: Isa) -> Result<Self> {
         let threads =
             options.threads.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
-        if !(1..=MOST_THREADS).contains(&threads) {
-            return Err(Error::Invalid(format!(
-                "{threads} threads cannot share the work: ask for 1 to {MOST_THREADS}, best one a core"
-            )));
-        }
+        check_threads(threads)?;
         Ok(Self {
             pool: Pool::new(threads)?,
             isa,

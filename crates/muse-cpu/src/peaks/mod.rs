@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use muse_core::Result;
 
 use crate::aligned::Aligned;
+use crate::backend::check_threads;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::Level;
 use crate::kernels::{Isa, read};
@@ -42,8 +43,10 @@ impl Peaks {
     /// ceiling, since other work on the machine only ever takes away.
     ///
     /// # Errors
+    /// [`muse_core::Error::Invalid`] for threads that [`crate::Cpu`] refuses too,
     /// [`muse_core::Error::Exhausted`] when there is no memory to read.
     pub fn measure(threads: usize, time: Duration) -> Result<Self> {
+        check_threads(threads)?;
         let isa = Isa::best();
         let mut memory = Aligned::<i32>::zeroed(WORDS * threads)?;
         // Pages that nothing was written to are all the same one.
@@ -131,6 +134,14 @@ fn best(threads: usize, time: Duration, round: impl Fn(usize, usize) -> usize + 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_that_cannot_work_are_refused() {
+        for threads in [0, 100_000] {
+            let refused = Peaks::measure(threads, Duration::ZERO).unwrap_err().to_string();
+            assert!(refused.contains("ask for 1 to 4096"), "{refused}");
+        }
+    }
 
     #[test]
     fn ceilings_are_in_order() {

@@ -22,6 +22,11 @@ pub trait Passes {
     /// Keeps the rows of the last pass, which were these tokens; without it the next pass takes
     /// their place.
     fn keep(&mut self, tokens: &[Token]);
+    /// Forgets all rows: the next pass begins again.
+    ///
+    /// # Errors
+    /// What the cache says.
+    fn restart(&mut self) -> Result<()>;
     /// Replaces `out` by the scores of the last pass, `[rows, vocab]`, after scale and cap.
     ///
     /// # Errors
@@ -65,6 +70,11 @@ impl<B: Backend> Passes for Line<'_, B> {
     fn keep(&mut self, tokens: &[Token]) {
         let keys: Vec<PageKey> = tokens.iter().map(|&token| token.into()).collect();
         self.pool.commit(SEQ, &keys);
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.pool.close(SEQ);
+        self.pool.open(SEQ, &[]).map(|_| ())
     }
 
     fn scores(&self, rows: usize, out: &mut Vec<f32>) -> Result<()> {

@@ -49,6 +49,15 @@ fn a_record_has_every_measure_with_its_samples() {
     );
 }
 
+/// A prompt of more rows than a pass takes goes in chunks, each time from the beginning: it needs no
+/// more room than it has rows.
+#[test]
+fn a_long_prompt_begins_anew_each_time() {
+    let args = "bench -p 2049 -n 0 --rows 1 --repeats 3 --threads 2 --json";
+    let record = muse(&args.split(' ').collect::<Vec<_>>()).json();
+    assert_eq!(keys(&record), ["prompt/2049", "rows/1/head-last"]);
+}
+
 #[test]
 fn a_record_says_what_matrices_were_rounded_to() {
     let args = "bench -p 8 -n 0 --rows 1 --repeats 1 --weights bfp4 --exact --json";
@@ -100,6 +109,9 @@ fn what_cannot_be_measured_is_refused() {
     muse(&["bench", "-p", "99999"]).refused(&["--context", "4096"]);
     for flag in ["-p", "-n", "-d", "--rows"] {
         muse(&["bench", flag, "4294967295"]).refused(&["--context is 4294967295", "4096"]);
+    }
+    for threads in ["0", "100000"] {
+        muse(&["bench", "-p", "8", "--threads", threads]).refused(&[threads, "ask for 1 to 4096"]);
     }
     muse(&["bench", "-p", "8", "--rows", "100"]).refused(&["100 rows", "at most 64"]);
     let said = muse(&["bench", "--suite", "canonical", "-p", "8"]);

@@ -100,6 +100,7 @@ fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
         for (measure, samples) in measures.iter().zip(&mut samples) {
             let mut time = Duration::ZERO;
             let prompt = &tokens[..measure.rows()];
+            passes.restart()?;
             // Rows that a pass cannot take at once go one chunk after the other.
             for (i, chunk) in prompt.chunks(most_rows).enumerate() {
                 let last = (i + 1) * most_rows >= prompt.len();
