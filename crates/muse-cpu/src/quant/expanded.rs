@@ -28,10 +28,21 @@ impl<P: Packing> Expanded<P> {
     const PAIRS: usize = P::BLOCK / P::GROUP / 2;
     /// Where scales and minimums are in a block, behind its steps: pairs, units.
     const SCALES_AT: usize = P::BLOCK / STEP * Self::STEP_BYTES;
-    const MINIMUMS_AT: usize = Self::SCALES_AT + P::WHOLE as usize * (Self::PAIRS + 1) * VECTOR;
+    const MINIMUMS_AT: usize = Self::SCALES_AT + Self::multiples_bytes(Of::Scales);
     /// Bytes of a block.
-    const BLOCK_BYTES: usize =
-        Self::MINIMUMS_AT + P::MINIMUMS as usize * (Self::PAIRS + 1) * VECTOR;
+    const BLOCK_BYTES: usize = Self::MINIMUMS_AT + Self::multiples_bytes(Of::Minimums);
+
+    /// Whether a block has multiples of these, and a unit.
+    const fn has(of: Of) -> bool {
+        match of {
+            Of::Scales => P::WHOLE,
+            Of::Minimums => P::MINIMUMS,
+        }
+    }
+
+    const fn multiples_bytes(of: Of) -> usize {
+        Self::has(of) as usize * (Self::PAIRS + 1) * VECTOR
+    }
 
     const fn at(of: Of) -> usize {
         match of {
@@ -118,7 +129,7 @@ mod x86 {
             }
             for of in [Of::Scales, Of::Minimums] {
                 let (at, pairs) = (Expanded::<P>::at(of), Expanded::<P>::PAIRS);
-                if if of == Of::Scales { P::WHOLE } else { P::MINIMUMS } {
+                if Expanded::<P>::has(of) {
                     for pair in 0..pairs {
                         // SAFETY: as above.
                         let multiples = unsafe { P::pair_vector(block, of, pair) };

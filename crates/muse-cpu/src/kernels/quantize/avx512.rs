@@ -1,4 +1,4 @@
-//! 16 values a vector; sums of bytes by products with ones.
+//! 16 values a vector; sums of bytes by differences from zero.
 
 use std::arch::x86_64::*;
 

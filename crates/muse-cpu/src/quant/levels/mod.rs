@@ -90,6 +90,7 @@ impl<F: Form> Levels<F> {
     const fn scale_at(group: usize, lane: usize) -> usize {
         INDICES + if <Self as Packing>::WHOLE { 2 * lane + group } else { PANEL * group + lane }
     }
+
     /// The levels with the offset.
     const TABLE: [u8; 16] = {
         let (mut table, mut i) = ([0; 16], 0);
@@ -126,8 +127,8 @@ impl<F: Form> Packing for Levels<F> {
         panel::put_word(&mut out[Self::UNITS..], lane, F::unit(block).to_bits());
         if F::MINIMUMS {
             for group in 0..2 * Self::PAIRS {
-                let at = 2 * PANEL * (group / 2) + 2 * lane + group % 2;
-                out[Self::MINIMUMS_AT + at] = F::minimum(block, group);
+                let pair = Self::pair_at(Of::Minimums, group / 2);
+                out[pair + 2 * lane + group % 2] = F::minimum(block, group);
             }
             let unit = F::minimum_unit(block).to_bits();
             panel::put_word(&mut out[Self::MINIMUM_UNITS..], lane, unit);

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Next, Numbers, Rows, Source, ahead};
+use super::{Next, Numbers, Rows, Source, look_ahead};
 use crate::quant::{Of, Packing, STEP, several};
 
 /// The products of block `b`, not yet scaled as the activations are.
@@ -17,42 +17,34 @@ pub(super) fn products<S: Source, const R: usize, const NEXT: bool>(
     next: &mut Next,
 ) -> [__m512; R] {
     let steps = S::Packing::BLOCK / STEP;
-    let mut parts = [_mm512_setzero_ps(); R];
-    if several::<S::Packing>() {
-        parts = minimums::<S, R>(block, rows, b);
-    } else if S::Packing::MINIMUMS {
+    let mut parts = match S::Packing::MINIMUMS {
+        true => minimums::<S, R>(block, rows, b),
+        false => [_mm512_setzero_ps(); R],
+    };
+    for (step, lines) in block.chunks(S::BYTES / steps).enumerate() {
+        look_ahead::<S, R, NEXT>(next, lines, 1);
         // SAFETY: this function is compiled for all that sources ask for, so it runs only where the
         // CPU has that.
-        let minimum = unsafe { S::unit_vector(block, Of::Minimums) };
-        // SAFETY: a block with a minimum is one group, which has a sum.
-        let x = unsafe { rows.every(rows.sums + b) };
-        for r in 0..R {
-            parts[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(x[r]), minimum);
-        }
-    }
-    for (step, lines) in block.chunks(S::BYTES / steps).enumerate() {
-        if NEXT {
-            next.ask();
-        } else if S::FROM_MEMORY {
-            ahead::<R>(lines);
-        }
-        // SAFETY: as for minimums.
         let numbers = unsafe { S::number_vectors(block, step) };
-        // SAFETY: as for minimums.
+        // SAFETY: as for numbers.
         let scales = unsafe { S::scale_vectors(block, step) };
         add_step::<S, R>(&numbers, &scales, rows, b * steps + step, &mut parts);
     }
     parts
 }
 
-/// The minimums of block `b`, two groups an instruction.
+/// The minimums of block `b`: one, or two groups an instruction.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 // Iterators over rows are not unrolled, and sums would lie in memory.
 #[allow(clippy::needless_range_loop)]
 fn minimums<S: Source, const R: usize>(block: &[u8], rows: &Rows<'_, R>, b: usize) -> [__m512; R] {
     let pairs = S::Packing::BLOCK / S::Packing::GROUP / 2;
-    let mut sums = [_mm512_setzero_si512(); R];
+    let mut sums = match several::<S::Packing>() {
+        true => [_mm512_setzero_si512(); R],
+        // SAFETY: the block is one group, which has a sum.
+        false => unsafe { rows.every(rows.sums + b) },
+    };
     for i in 0..pairs {
         // SAFETY: this function is compiled for all that sources ask for, so it runs only where the
         // CPU has that.
@@ -63,7 +55,7 @@ fn minimums<S: Source, const R: usize>(block: &[u8], rows: &Rows<'_, R>, b: usiz
             sums[r] = _mm512_dpwssd_epi32(sums[r], multiples, x[r]);
         }
     }
-    // SAFETY: as for multiples.
+    // SAFETY: as for numbers of steps.
     let unit = unsafe { S::unit_vector(block, Of::Minimums) };
     let mut parts = [_mm512_setzero_ps(); R];
     for r in 0..R {

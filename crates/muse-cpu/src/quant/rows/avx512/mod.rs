@@ -208,6 +208,21 @@ impl<'a, const R: usize> Rows<'a, R> {
     }
 }
 
+/// Asks for what comes later while `lines` are multiplied, of so many steps.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn look_ahead<S: Source, const R: usize, const NEXT: bool>(
+    next: &mut Next,
+    lines: &[u8],
+    steps: usize,
+) {
+    if NEXT {
+        (0..steps).for_each(|_| next.ask());
+    } else if S::FROM_MEMORY {
+        ahead::<R>(lines);
+    }
+}
+
 /// Asks for lines further on. A lone row reads them once, so they need not go through the caches;
 /// other tiles may come back to them.
 #[inline]
@@ -218,9 +233,6 @@ pub(in crate::quant) fn ahead<const R: usize>(lines: &[u8]) {
         if R == 1 { _mm_prefetch::<_MM_HINT_NTA>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) }
     }
 }
-
-/// Lines of 32 values of a tile of 8 rows of bytes.
-const USUAL: usize = 8 * STEP / LINE;
 
 /// What comes later, asked for a little at a time.
 pub(in crate::quant) struct Next {
@@ -239,15 +251,10 @@ impl Next {
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(in crate::quant) fn ask(&mut self) {
-        // The first-level cache has enough to do.
-        let ask = |line: usize| {
-            _mm_prefetch::<_MM_HINT_T1>(self.line.wrapping_add(LINE * line).cast());
-        };
-        // A loop of its own for the usual number costs no counting.
-        match self.lines {
-            USUAL => (0..USUAL).for_each(ask),
-            lines => (0..lines).for_each(ask),
+        for _ in 0..self.lines {
+            // The first-level cache has enough to do.
+            _mm_prefetch::<_MM_HINT_T1>(self.line.cast());
+            self.line = self.line.wrapping_add(LINE);
         }
-        self.line = self.line.wrapping_add(LINE * self.lines);
     }
 }

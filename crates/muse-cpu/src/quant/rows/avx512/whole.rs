@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Next, Rows, Source, ahead};
+use super::{Next, Rows, Source, look_ahead};
 use crate::kernels::quantize::HALF;
 use crate::quant::{Of, Packing, STEP};
 
@@ -25,11 +25,7 @@ pub(super) fn products<S: Source, const R: usize, const NEXT: bool>(
     let mut products = [_mm512_setzero_si512(); R];
     let mut minimums = [_mm512_setzero_si512(); R];
     for (i, lines) in block.chunks(S::BYTES / pairs).enumerate() {
-        if NEXT {
-            (0..2 * size / STEP).for_each(|_| next.ask());
-        } else if S::FROM_MEMORY {
-            ahead::<R>(lines);
-        }
+        look_ahead::<S, R, NEXT>(next, lines, 2 * size / STEP);
         let pair = b * pairs + i;
         let [even, odd] = [2 * i, 2 * i + 1].map(|group| group * size / STEP);
         // SAFETY: this function is compiled for all that sources ask for, so it runs only where the
