@@ -19,7 +19,7 @@ struct Step {
     run: fn(&Shell) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step { name: TEST, run: test },
     Step { name: "fmt", run: |sh| done(cmd!(sh, "cargo fmt --all -- --check").run()) },
     Step { name: "tidy", run: |sh| done(tidy::run(sh, &root())) },
@@ -28,6 +28,7 @@ const STEPS: [Step; 15] = [
     Step { name: "each crate alone", run: alone },
     Step { name: "golden --check", run: |_| done(golden::run(&root(), true)) },
     Step { name: "doc", run: doc },
+    Step { name: "package", run: jobs::package },
     Step { name: "deny", run: jobs::deny },
     Step { name: CHAT, run: chat },
     Step { name: "clients", run: jobs::clients },

@@ -205,3 +205,40 @@ pub(crate) fn deny(sh: &Shell) -> Result<Outcome> {
         Found::Unreachable(reason) => Ok(Outcome::Skipped(reason)),
     }
 }
+
+/// Packages every library as a registry would get it: metadata, README and versions are there.
+pub(crate) fn package(sh: &Shell) -> Result<Outcome> {
+    let metadata = tools::metadata(sh)?;
+    let names = published(&metadata);
+    ensure!(!names.is_empty(), "no package of the workspace may be published");
+    let packages = names.iter().flat_map(|name| ["--package", name]);
+    // Not verified: the other steps have built the same sources.
+    let flags = ["--offline", "--no-verify", "--allow-dirty"];
+    let package = cmd!(sh, "cargo package --quiet {flags...} {packages...}").ignore_status();
+    let output = package.output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo package: {}", text.trim());
+    println!("packaged {}", names.join(", "));
+    Ok(Outcome::Done)
+}
+
+/// Packages whose manifest allows a registry.
+fn published(metadata: &serde_json::Value) -> Vec<&str> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let allowed = packages.filter(|package| package["publish"].is_null());
+    allowed.filter_map(|package| package["name"].as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_that_refuse_every_registry_are_not_published() {
+        let metadata = serde_json::json!({ "packages": [
+            { "name": "library", "publish": null },
+            { "name": "tool", "publish": [] },
+        ]});
+        assert_eq!(published(&metadata), ["library"]);
+    }
+}
