@@ -7,6 +7,7 @@ mod buffer;
 mod cache;
 mod cores;
 mod cost;
+mod descendants;
 mod device;
 mod error;
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::process::Limit;
 use crate::setup::Environment;
 
 /// What kernels run on.
@@ -37,14 +38,15 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// How long such a case may take: a simulator takes seconds for what a card does in
+    /// When such a case counts as hung: a simulator takes seconds for what a card does in
     /// microseconds, and every kernel is compiled once.
-    pub fn limit(self) -> Duration {
-        Duration::from_secs(match self {
-            Self::Little => 180,
-            Self::Speed | Self::Blocks | Self::Traces => 900,
-            Self::Backend => 1800,
-        })
+    pub fn limit(self) -> Limit {
+        let cpu = Duration::from_secs(match self {
+            Self::Little => 900,
+            Self::Speed | Self::Blocks | Self::Traces => 3600,
+            Self::Backend => 7200,
+        });
+        Limit { cpu, idle: Duration::from_secs(300) }
     }
 }
 

@@ -1,10 +1,12 @@
-//! A process that is ended at a limit, with everything that it started: a simulator is a session of
-//! its own, outlives the process that asked for it and holds its output open.
+//! Runs a process, stops it when it hangs, and ends everything that it started: a simulator is a
+//! session of its own, outlives the process that started it and holds its output open.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,13 +14,30 @@ use anyhow::{Context, Result, bail, ensure};
 /// Names a run in the environment of its processes.
 pub const TAG: &str = "TT_SIM_RUN_TAG";
 const POLL: Duration = Duration::from_millis(20);
-/// How often processes are looked for again, for they may start others meanwhile.
-const ROUNDS: u32 = 100;
+/// How often killed processes are looked for again, with [`POLL`] between: at least five minutes.
+const MAX_KILL_ROUNDS: u32 = 15_000;
+
+/// When a run counts as hung. Neither bound depends on how busy the machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// CPU time of all processes of the run together: stops one that loops.
+    pub cpu: Duration,
+    /// How long all of them may use less than a hundredth of a core: stops one that waits for what
+    /// never comes.
+    pub idle: Duration,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cpu, idle) = (self.cpu.as_secs(), self.idle.as_secs());
+        write!(f, "{cpu} s of CPU time, or {idle} s in which nothing computed")
+    }
+}
 
 /// How a process ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Nothing when it was stopped at the limit.
+    /// `None` when it was stopped as hung.
     pub status: Option<ExitStatus>,
     /// What it wrote to its standard output.
     pub out: String,
@@ -26,28 +45,31 @@ pub struct Ended {
     pub err: String,
 }
 
-/// Runs `command` for no longer than `limit`; nothing of it runs afterwards. The output goes
-/// through files in `folder`, because a pipe has no end while a simulator holds it. `tag` is for
-/// this run only.
+/// Runs `command` to its end or until it hangs; no process of the run is left afterwards. The output
+/// goes through files in `folder`, because a pipe has no end while a simulator holds it. `tag` must
+/// be unique to this run.
 ///
 /// # Errors
-/// When it cannot be started or cannot be ended.
-pub fn run(command: &mut Command, tag: &str, folder: &Path, limit: Duration) -> Result<Ended> {
+/// When it cannot be started or its processes cannot be ended.
+pub fn run(command: &mut Command, tag: &str, folder: &Path, limit: Limit) -> Result<Ended> {
     let paths = ["out", "err"].map(|end| folder.join(format!("{tag}.{end}")));
     let create = |path: &Path| File::create(path).with_context(|| path.display().to_string());
     command.stdin(Stdio::null()).stdout(create(&paths[0])?).stderr(create(&paths[1])?);
     let mut child = command.env(TAG, tag).spawn().with_context(|| format!("{command:?}"))?;
-    let deadline = Instant::now() + limit;
+    let (mut progress, mut looked) = (Progress::new(limit), Instant::now());
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break Some(status);
         }
-        if Instant::now() > deadline {
-            child.kill()?;
-            child.wait()?;
-            break None;
+        if looked.elapsed() >= limit.idle / Progress::LOOKS {
+            looked = Instant::now();
+            if progress.is_hung(cpu_ticks(&tagged(tag)?)) {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
         }
-        std::thread::sleep(POLL);
+        thread::sleep(POLL);
     };
     end(tag)?;
     let [out, err] = paths.map(|path| -> Result<String> {
@@ -58,18 +80,70 @@ pub fn run(command: &mut Command, tag: &str, folder: &Path, limit: Duration) -> 
     Ok(Ended { status, out: out?, err: err? })
 }
 
+/// What a run has computed, as far as it was looked at.
+struct Progress {
+    /// The limits in clock ticks: CPU time of the whole run, and what is more than idling.
+    max_ticks: u64,
+    min_ticks: u64,
+    /// Ticks of the processes that were there at the last look.
+    last: u64,
+    /// Ticks of the run, and how many of them it had when it last did more than idle.
+    used: u64,
+    worked: u64,
+    /// Looks since then. They are counted, not timed, so that a machine that stood still adds one.
+    looks: u32,
+}
+
+impl Progress {
+    /// Looks until an idle run counts as hung.
+    const LOOKS: u32 = 20;
+    /// `USER_HZ` of Linux.
+    const TICKS_PER_SECOND: u64 = 100;
+
+    fn new(limit: Limit) -> Self {
+        let ticks = |time: Duration| time.as_millis() as u64 * Self::TICKS_PER_SECOND / 1000;
+        let (max_ticks, min_ticks) = (ticks(limit.cpu), ticks(limit.idle / 100).max(1));
+        Self { max_ticks, min_ticks, last: 0, used: 0, worked: 0, looks: 0 }
+    }
+
+    /// Takes the ticks of the processes that are there now.
+    fn is_hung(&mut self, ticks: u64) -> bool {
+        // Fewer than before are left when a process ended that nobody of the run waited for.
+        self.used += ticks.saturating_sub(self.last);
+        self.last = ticks;
+        if self.used >= self.worked + self.min_ticks {
+            (self.worked, self.looks) = (self.used, 0);
+        } else {
+            self.looks += 1;
+        }
+        self.used > self.max_ticks || self.looks >= Self::LOOKS
+    }
+}
+
+/// CPU time of processes and of the children that they waited for, in clock ticks.
+fn cpu_ticks(processes: &[String]) -> u64 {
+    let ticks = |id: &String| -> Option<u64> {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // utime, stime, cutime and cstime of proc(5), counted from behind the name.
+        let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+        fields.map(|field| field.parse::<u64>().ok()).sum()
+    };
+    // A process that ended meanwhile has no status.
+    processes.iter().filter_map(ticks).sum()
+}
+
 /// Ends all processes under a tag.
 fn end(tag: &str) -> Result<()> {
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_KILL_ROUNDS {
         let left = tagged(tag)?;
         if left.is_empty() {
             return Ok(());
         }
         // One that has ended by itself meanwhile is no error; one that stays is seen again.
         Command::new("kill").arg("-KILL").args(&left).stderr(Stdio::null()).status()?;
-        std::thread::sleep(POLL);
+        thread::sleep(POLL);
     }
-    bail!("processes {} do not end: see what they wait for", tagged(tag)?.join(", "))
+    bail!("processes {} do not end after SIGKILL: see what they wait for", tagged(tag)?.join(", "))
 }
 
 /// The numbers of the processes that have a tag in their environment.
@@ -121,11 +195,13 @@ mod tests {
         format!("muse-test-{name}-{}", std::process::id())
     }
 
+    /// Never reached by a test that passes.
+    const ENOUGH: Limit = Limit { cpu: Duration::from_secs(60), idle: Duration::from_secs(300) };
+
     #[test]
     fn what_a_crashed_process_started_ends_with_it() {
         let (folder, tag) = (tempfile::tempdir().unwrap(), tag("crash"));
-        let limit = Duration::from_secs(60);
-        let ended = run(&mut shell("kill -KILL $$"), &tag, folder.path(), limit).unwrap();
+        let ended = run(&mut shell("kill -KILL $$"), &tag, folder.path(), ENOUGH).unwrap();
         assert!(ended.status.is_some_and(|status| !status.success()), "{ended:?}");
         assert_eq!(ended.out, "began\n");
         assert_eq!(tagged(&tag).unwrap(), [""; 0]);
@@ -133,11 +209,31 @@ mod tests {
     }
 
     #[test]
-    fn a_process_ends_at_its_limit() {
-        let (folder, tag) = (tempfile::tempdir().unwrap(), tag("limit"));
-        let limit = Duration::from_millis(200);
-        let ended = run(&mut shell("sleep 1000"), &tag, folder.path(), limit).unwrap();
-        assert!(ended.status.is_none(), "{ended:?}");
-        assert_eq!(tagged(&tag).unwrap(), [""; 0]);
+    fn a_process_that_waits_and_one_that_loops_are_stopped() {
+        let idle = Limit { idle: Duration::from_millis(200), ..ENOUGH };
+        let cpu = Limit { cpu: Duration::from_millis(50), idle: Duration::from_secs(4) };
+        for (name, then, limit) in
+            [("waits", "sleep 1000", idle), ("loops", "while :; do :; done", cpu)]
+        {
+            let (folder, tag) = (tempfile::tempdir().unwrap(), tag(name));
+            let ended = run(&mut shell(then), &tag, folder.path(), limit).unwrap();
+            assert!(ended.status.is_none(), "{name}: {ended:?}");
+            assert_eq!(tagged(&tag).unwrap(), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_slow_run_is_not_hung() {
+        let limit = Limit { cpu: Duration::from_secs(5), idle: Duration::from_secs(100) };
+        let hung = |ticks_of: fn(u64) -> u64| {
+            let mut progress = Progress::new(limit);
+            (0..1000).position(|look| progress.is_hung(ticks_of(look)))
+        };
+        // A second of CPU time in a hundred, in steps of any size, until the five are used up.
+        assert_eq!(hung(|look| 6 * look), Some(84));
+        assert_eq!(hung(|look| look / 15 * 100), Some(90));
+        assert_eq!(hung(|look| 4 * look), Some(19));
+        // What an ended process used stays used.
+        assert_eq!(hung(|look| look % 3 * 150), Some(5));
     }
 }

@@ -9,14 +9,17 @@ use std::time::Duration;
 use muse_core::quant::tile::TileFormat;
 use muse_core::{Error, Result};
 use muse_parity::lane::{Lane, SIMULATOR};
-use muse_parity::process::{self, Ended};
+use muse_parity::process::{self, Ended, Limit};
 use muse_parity::setup::Environment;
 use muse_tt::op::{self, Binary};
 use muse_tt::{Buffer, Cores, Device, DeviceOptions, Matrix, Programs, open_shim};
 
-const LIMIT: Duration = Duration::from_secs(150);
-/// How long the device that gets lost may take to answer: it has compiled before.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LIMIT: Limit = Limit { cpu: Duration::from_secs(900), idle: Duration::from_secs(300) };
+/// How long the device that gets lost may take to answer. While it is opened, the compiler and the
+/// simulator compute, which does not count.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What the process prints when the simulator is gone.
+const GONE: &str = "the simulator is gone";
 const GIB: u64 = 1 << 30;
 
 /// Names what a process is to do that is none of the tests.
@@ -61,9 +64,9 @@ fn lane(lane: Lane) -> Vec<(String, String)> {
     lane.environment(&parts(), None).unwrap()
 }
 
-fn open() -> Result<Device> {
+fn open(patience: Option<Duration>) -> Result<Device> {
     // The mock lane computes nothing.
-    let options = DeviceOptions { patience: Some(PATIENCE), smoke: false, ..Default::default() };
+    let options = DeviceOptions { patience, smoke: false, ..Default::default() };
     Device::open(open_shim()?, options)
 }
 
@@ -82,7 +85,7 @@ fn opens_a_device() {
         eprintln!("/dev/tenstorrent is here, TT_METAL_SIMULATOR is not asked");
         return;
     }
-    let Err(error) = open() else { panic!("there is no device") };
+    let Err(error) = open(None) else { panic!("there is no device") };
     assert!(matches!(error, Error::Device { .. }), "{error}");
     eprintln!("{error}");
 }
@@ -93,7 +96,7 @@ fn a_full_device_says_so_and_goes_on() {
 }
 
 fn fills_a_device() {
-    let device = open().unwrap();
+    let device = open(None).unwrap();
     let mut held = Vec::new();
     let error = loop {
         match Buffer::new(&device, GIB, 1 << 11) {
@@ -114,9 +117,9 @@ fn a_hundred_devices_leave_nothing() {
 }
 
 fn opens_a_hundred_times() {
-    let idle = || drop(open().unwrap());
+    let idle = || drop(open(None).unwrap());
     let busy = || {
-        let device = open().unwrap();
+        let device = open(None).unwrap();
         let a = Matrix::new(&device, TileFormat::Bf16, 64, 64).unwrap();
         Programs::new(&device)
             .run(&op::binary(Binary::Add, &a, &a, &a, Cores::grid(2, 2)), true)
@@ -144,17 +147,19 @@ fn resident_kib() -> u64 {
 fn a_lost_device_ends_the_process_with_advice() {
     let ended = child("loses_its_device", &lane(Lane::Wolfpine));
     assert!(ended.status.is_some_and(|status| !status.success()), "{ended:?}");
+    assert_eq!(ended.out.trim(), GONE, "not before: {ended:?}");
     assert!(ended.err.contains("see that the device is there"), "{ended:?}");
 }
 
 fn loses_its_device() {
-    let device = open().unwrap();
+    let device = open(Some(PATIENCE)).unwrap();
     let matrix = Matrix::of(&device, TileFormat::Bf16, &[1.0; 1024], 32).unwrap();
     let own = std::process::id().to_string();
     let simulator = process::tagged(&std::env::var(process::TAG).unwrap()).unwrap();
     let simulator: Vec<_> = simulator.into_iter().filter(|id| *id != own).collect();
     assert!(!simulator.is_empty(), "the simulator is a process of its own");
     assert!(Command::new("kill").arg("-KILL").args(simulator).status().unwrap().success());
+    println!("{GONE}");
     let read = matrix.read();
     panic!("the device was there: {read:?}");
 }

@@ -8,15 +8,16 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use muse_parity::SKIPPED;
 use muse_parity::cases::{self, Case};
 use muse_parity::choice::{Choice, Chosen};
 use muse_parity::lane::{Lane, SIMULATOR};
+use muse_parity::process::{self, Limit};
 use muse_parity::report::{Lines, fault};
 use muse_parity::setup::Environment;
-use muse_parity::{SKIPPED, process};
 use muse_tt::{Device, DeviceOptions};
 
 const USAGE: &str = "use --lane mock|wolfpine|sim|card [--tt DIR, else MUSE_TT_DIR] [--case NAME] [--quick] \
@@ -90,7 +91,7 @@ fn main() -> Result<ExitCode> {
 fn run_all(
     options: &Options,
     environment: &[(String, String)],
-    cases: &[(&str, Duration)],
+    cases: &[(&str, Limit)],
 ) -> Result<usize> {
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let lines = Mutex::new(Lines::default());
@@ -141,7 +142,7 @@ fn spawn(
     options: &Options,
     environment: &[(String, String)],
     name: &str,
-    limit: Duration,
+    limit: Limit,
 ) -> Result<Result<String, String>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--child", "--lane", &options.lane.to_string(), "--case", name]);
@@ -156,7 +157,7 @@ fn spawn(
     Ok(match (line, status) {
         (Some(line), _) => Ok(line.to_owned()),
         (None, Some(status)) => Err(format!("{status}: {}", fault(&err))),
-        (None, None) => Err(format!("no end after {} s", limit.as_secs())),
+        (None, None) => Err(format!("no end within {limit}")),
     })
 }
 
