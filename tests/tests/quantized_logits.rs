@@ -11,7 +11,7 @@ use muse_cpu::Cpu;
 use muse_testkit::{Golden, golden_dir, nano_dir};
 use muse_tests::checkpoint::{cpu, fast_cpu};
 use muse_tests::run::Pair;
-use muse_weights::{Checkpoint, ModelKind, Recipe, quantize};
+use muse_weights::{Checkpoint, ModelKind, QuantizeOptions, QuantizeProgress, quantize};
 
 /// llama.cpp's distance (b11434, F16 cache, AVX-512) from exact products on the same files and
 /// prompts, as `golden/produce/llama_distances.py` prints it: mean difference of a score, share of
@@ -73,18 +73,18 @@ fn check(folder: &Path, golden: &str, distances: Distances) -> Result<()> {
     let out = tempfile::tempdir().expect("a folder");
     for &(format, llama, llama_equal) in distances {
         let path = out.path().join(format!("{format}.gguf"));
-        let recipe = Recipe {
+        let options = QuantizeOptions {
             kind: ModelKind::Text,
-            body: format,
-            head: format,
+            format,
+            lm_head: format,
             imatrix: None,
             vocabulary: None,
             threads: 1,
         };
         let mut fallback = false;
-        quantize(&source, &path, &recipe, &mut |step| {
-            if let muse_weights::Progress::Tensor(written) = step {
-                fallback |= written.wanted.is_some();
+        quantize(&source, &path, &options, &mut |step| {
+            if let QuantizeProgress::Tensor(written) = step {
+                fallback |= written.requested.is_some();
             }
         })?;
         assert!(!fallback, "{format}: every row is whole blocks");

@@ -1,4 +1,4 @@
-//! An open checkpoint: checked as a whole, then served tensor by tensor.
+//! An open checkpoint: checked as a whole when opened, then read tensor by tensor.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,12 +12,12 @@ use crate::files::Files;
 use crate::folder::SourceFile;
 use crate::gguf::{self, GgufModel, Header};
 use crate::hf::{HfFolder, HfModel};
-use crate::layout::{Dialect, parts};
+use crate::layout::{Naming, tensor_plans};
 use crate::map::Bytes;
-use crate::tensor::{Entry, Matched, matched};
+use crate::tensor::{Entry, Matched, match_tensors};
 
-/// A checkpoint whose settings and tensors agree: every tensor of the spec is there, in its shape,
-/// and nothing else is that would change the numbers.
+/// A checkpoint whose settings and tensors agree: it holds every tensor of the spec in its shape,
+/// and no other tensor that would change the numbers.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: String,
@@ -31,18 +31,18 @@ pub struct Checkpoint {
     ignored: Vec<String>,
 }
 
-/// What a checkpoint was, beyond spec and tensors.
+/// What the kind of the files has beyond spec and tensors.
 #[derive(Debug)]
 pub(crate) enum Origin {
-    /// A folder with tokenizer.json and a chat template, or without.
+    /// A folder: tokenizer.json and the chat template, where they exist.
     HuggingFace { tokenizer: Option<SourceFile>, chat_template: Option<String> },
-    /// GGUF files: the keys of the first one.
+    /// GGUF files: the header of the first one.
     Gguf(Header),
 }
 
 impl Checkpoint {
-    /// Opens a HuggingFace folder or a GGUF file, any part of a split one. Files are mapped: they
-    /// must stay as they are while the checkpoint is open.
+    /// Opens a HuggingFace folder or a GGUF file (any part of a split one). Files are mapped: they
+    /// must not change while the checkpoint is open.
     ///
     /// # Errors
     /// [`Error`] names the file, the key or tensor, what was found and what was expected.
@@ -50,8 +50,8 @@ impl Checkpoint {
         Self::build(Files::open(path)?)
     }
 
-    /// Opens files that are part of the program, by name, as [`Checkpoint::open`] would open
-    /// their folder, or the split GGUF file they are.
+    /// Opens files that are part of the program, given by name: those of a HuggingFace folder, or
+    /// the parts of a GGUF file.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -59,7 +59,7 @@ impl Checkpoint {
         Self::from_files(files.iter().map(|&(name, bytes)| (name.to_owned(), bytes.into())))
     }
 
-    /// As [`Checkpoint::from_memory`], of bytes that live anywhere.
+    /// As [`Checkpoint::from_memory`], for any [`Bytes`].
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -67,10 +67,10 @@ impl Checkpoint {
         Self::build(Files::in_memory(files.into_iter().collect())?)
     }
 
-    /// The chat template that came with the checkpoint, as it is written.
+    /// The chat template of the checkpoint, unrendered.
     ///
     /// # Errors
-    /// The key of a GGUF file is no text.
+    /// When the key of a GGUF file is no string.
     pub fn chat_template(&self) -> Result<Option<String>> {
         match &self.origin {
             Origin::HuggingFace { chat_template, .. } => Ok(chat_template.clone()),
@@ -78,7 +78,7 @@ impl Checkpoint {
         }
     }
 
-    /// Tensors of the files that nothing needs.
+    /// Names of tensors that are in the files but have no effect.
     pub fn ignored(&self) -> &[String] {
         &self.ignored
     }
@@ -87,8 +87,8 @@ impl Checkpoint {
         match files {
             Files::HuggingFace(folder) => {
                 let HfModel { spec, generation, qk_scale } = folder.model()?;
-                let parts = parts(Dialect::HuggingFace, &spec, qk_scale, &|_| false);
-                let matched = matched(&folder.path, &folder.files, &folder.tensors, parts)?;
+                let plans = tensor_plans(Naming::HuggingFace, &spec, qk_scale, &|_| false);
+                let matched = match_tensors(&folder.path, &folder.files, &folder.tensors, plans)?;
                 let HfFolder { path, files, tokenizer, chat_template, .. } = *folder;
                 let origin = Origin::HuggingFace { tokenizer, chat_template };
                 Ok(Self::new(path, files, spec, generation, origin, matched))
@@ -97,9 +97,9 @@ impl Checkpoint {
                 let GgufModel { spec, generation } = gguf.model()?;
                 let names: HashSet<&str> =
                     gguf.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-                let parts = parts(Dialect::Gguf, &spec, 1.0, &|name| names.contains(name));
+                let plans = tensor_plans(Naming::Gguf, &spec, 1.0, &|name| names.contains(name));
                 let path = gguf.files[0].name.clone();
-                let matched = matched(&path, &gguf.files, &gguf.tensors, parts)?;
+                let matched = match_tensors(&path, &gguf.files, &gguf.tensors, plans)?;
                 let origin = Origin::Gguf(gguf.header);
                 Ok(Self::new(path, gguf.files, spec, generation, origin, matched))
             }
@@ -119,7 +119,7 @@ impl Checkpoint {
         Self { path, files, spec, generation, origin, infos, entries, by_name, ignored }
     }
 
-    /// The path, as messages call it.
+    /// The path, for messages.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -128,8 +128,8 @@ impl Checkpoint {
         &self.origin
     }
 
-    /// A tensor's bytes, by this crate's errors.
-    pub(crate) fn located(&self, name: &str) -> Result<WeightView<'_>> {
+    /// A tensor's bytes; as [`WeightSource::weight`], with this crate's error.
+    pub(crate) fn tensor(&self, name: &str) -> Result<WeightView<'_>> {
         let Some(&i) = self.by_name.get(name) else {
             return Err(Error::Tensor {
                 file: self.path.clone(),
@@ -148,13 +148,13 @@ impl Checkpoint {
         })
     }
 
-    /// Keys of the GGUF file with their types and values as the file has them.
+    /// The keys of a GGUF file with their types and values in the encoding of the file.
     pub(crate) fn encoded_keys<'a>(
         &'a self,
         header: &'a Header,
     ) -> impl Iterator<Item = (&'a str, &'a [u8])> {
         let bytes = &self.files[0].bytes;
-        header.places.iter().map(|(key, place)| (key.as_str(), &bytes[place.clone()]))
+        header.key_ranges.iter().map(|(key, range)| (key.as_str(), &bytes[range.clone()]))
     }
 }
 
@@ -185,12 +185,12 @@ impl WeightSource for Checkpoint {
     }
 
     fn weight(&self, name: &str) -> muse_core::Result<WeightView<'_>> {
-        Ok(self.located(name)?)
+        Ok(self.tensor(name)?)
     }
 
     fn stamp(&self) -> Option<String> {
         let stamp = |SourceFile { name, bytes }: &SourceFile| {
-            Some(format!("{name:?} {} {:?}\n", bytes.len(), bytes.changed()?))
+            Some(format!("{name:?} {} {:?}\n", bytes.len(), bytes.modified()?))
         };
         let files: Option<String> = self.files.iter().map(stamp).collect();
         Some(format!("{:?}\n{}", self.spec, files?))

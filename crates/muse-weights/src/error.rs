@@ -1,28 +1,28 @@
-//! What can be wrong with a checkpoint, in enough detail to act on.
+//! The crate's error: why a checkpoint was refused, in enough detail to mend it.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a checkpoint was refused. Every variant names the file and the place in it, what was found
-/// and what was expected.
+/// Why a checkpoint was refused. Every variant names the file and where in it, what was found and
+/// what was expected.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system would not give the file.
+    /// The operating system refused to read the file.
     Read {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: Arc<std::io::Error>,
     },
-    /// The operating system would not take the file.
+    /// The operating system refused to write the file.
     Write {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: Arc<std::io::Error>,
     },
-    /// The path is neither a HuggingFace folder nor a GGUF file, or lacks a part of one.
+    /// The path is neither a HuggingFace folder nor a GGUF file, or a file of it is missing.
     NotACheckpoint {
         /// The path.
         path: String,
@@ -31,12 +31,12 @@ pub enum Error {
         /// What should be there.
         expected: String,
     },
-    /// The container breaks its format: lengths, offsets, counts.
+    /// The container breaks its format: lengths, offsets or counts are wrong.
     Malformed {
         /// The file.
         file: String,
-        /// Where in it.
-        place: String,
+        /// Where in the file.
+        location: String,
         /// What is there.
         found: String,
         /// What should be there.
@@ -53,7 +53,7 @@ pub enum Error {
         /// What should be there.
         expected: String,
     },
-    /// A tensor is missing, unexpected or of the wrong shape or place.
+    /// A tensor is missing, unexpected, of the wrong shape or at the wrong offset.
     Tensor {
         /// The file.
         file: String,
@@ -68,11 +68,11 @@ pub enum Error {
     Variant {
         /// The file.
         file: String,
-        /// The setting that says so.
+        /// The setting that differs.
         key: String,
-        /// What it says.
+        /// Its value.
         found: String,
-        /// What this build runs.
+        /// The value this build runs.
         expected: String,
     },
     /// The file is sound, but a tensor is stored in a format this build does not read.
@@ -83,7 +83,7 @@ pub enum Error {
         tensor: String,
         /// Name of the format.
         format: String,
-        /// Where such files run and what to do.
+        /// Which program reads the format, and what to do.
         advice: String,
     },
 }
@@ -96,8 +96,8 @@ impl fmt::Display for Error {
             Self::NotACheckpoint { path, found, expected } => {
                 write!(f, "{path}: found {found}, expected {expected}")
             }
-            Self::Malformed { file, place, found, expected } => {
-                write!(f, "{file}: {place}: found {found}, expected {expected}")
+            Self::Malformed { file, location, found, expected } => {
+                write!(f, "{file}: {location}: found {found}, expected {expected}")
             }
             Self::Key { file, key, found, expected }
             | Self::Variant { file, key, found, expected } => {
@@ -137,14 +137,14 @@ impl From<Error> for muse_core::Error {
     }
 }
 
-/// Result with this crate's error.
+/// A result with this crate's error.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A text of the file fit for a message: control characters escaped, cut where it gets long.
-pub(crate) fn shown(text: &str) -> String {
-    const MOST: usize = 80;
-    let mut out: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
-    if text.chars().nth(MOST).is_some() {
+/// A string of a file, fit for a message: control characters escaped, cut at 80 characters.
+pub(crate) fn escaped(text: &str) -> String {
+    const MAX_CHARS: usize = 80;
+    let mut out: String = text.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         out.push('…');
     }
     out

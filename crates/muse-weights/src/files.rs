@@ -1,23 +1,23 @@
-//! Telling the two kinds of checkpoint apart.
+//! Opens a path as the kind of checkpoint it is: a HuggingFace folder or GGUF files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped};
 use crate::folder::Folder;
 use crate::gguf::GgufFiles;
 use crate::hf::HfFolder;
 use crate::map::Bytes;
 
-/// The files of a checkpoint, parsed as containers but not yet as a model.
+/// The files of a checkpoint, their containers parsed, their settings not yet read.
 pub(crate) enum Files {
     HuggingFace(Box<HfFolder>),
     Gguf(GgufFiles),
 }
 
 impl Files {
-    /// A folder is HuggingFace's, a file is GGUF.
+    /// Opens a folder as HuggingFace, a file as GGUF.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let metadata = std::fs::metadata(path).map_err(|source| Error::Read {
             file: path.display().to_string(),
@@ -42,7 +42,7 @@ impl Files {
         Ok(Self::HuggingFace(Box::new(HfFolder::open(folder)?)))
     }
 
-    /// GGUF when the first name says so, else a HuggingFace folder.
+    /// Opens files in memory: as GGUF when a name ends in `.gguf`, else as a HuggingFace folder.
     pub(crate) fn in_memory(files: BTreeMap<String, Bytes>) -> Result<Self> {
         let gguf = files.keys().find(|name| name.ends_with(".gguf")).cloned();
         match gguf {
@@ -54,7 +54,7 @@ impl Files {
 
 fn not_a_checkpoint(path: &Path, found: &str, expected: &str) -> Error {
     Error::NotACheckpoint {
-        path: shown(&path.display().to_string()),
+        path: escaped(&path.display().to_string()),
         found: found.to_owned(),
         expected: expected.to_owned(),
     }

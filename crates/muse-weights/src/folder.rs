@@ -1,19 +1,19 @@
-//! Where a checkpoint's files come from: a folder on disk, or named bytes in memory.
+//! The source of a checkpoint's files: a folder on disk, or named bytes in memory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped};
 use crate::map::Bytes;
 
-/// A file of a checkpoint and the name messages call it by.
+/// A file of a checkpoint and its name in messages.
 #[derive(Debug)]
 pub(crate) struct SourceFile {
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
 }
 
-/// Named files of one folder.
+/// Files by name.
 #[derive(Debug)]
 pub(crate) enum Folder {
     Disk(PathBuf),
@@ -21,7 +21,7 @@ pub(crate) enum Folder {
 }
 
 impl Folder {
-    /// The file of that name, if there is one. Each file in memory can be taken once.
+    /// Opens the file of that name, if there is one. A file in memory can be taken once.
     pub(crate) fn take(&mut self, name: &str) -> Result<Option<SourceFile>> {
         match self {
             Self::Disk(folder) => {
@@ -38,16 +38,16 @@ impl Folder {
         }
     }
 
-    /// The file of that name, which must exist because `reason`.
-    pub(crate) fn demand(&mut self, name: &str, reason: &str) -> Result<SourceFile> {
+    /// Opens the file of that name, which is required because `reason`.
+    pub(crate) fn require(&mut self, name: &str, reason: &str) -> Result<SourceFile> {
         self.take(name)?.ok_or_else(|| Error::NotACheckpoint {
             path: self.path(),
-            found: format!("no file `{}`", shown(name)),
+            found: format!("no file `{}`", escaped(name)),
             expected: format!("it, because {reason}"),
         })
     }
 
-    /// Names of the files, sorted; of a folder on disk only those that can be shown.
+    /// Names of the files, sorted. Names that are not UTF-8 are left out.
     pub(crate) fn names(&self) -> Vec<String> {
         match self {
             Self::Disk(folder) => disk_names(folder),
@@ -55,7 +55,7 @@ impl Folder {
         }
     }
 
-    /// The folder as messages call it.
+    /// The folder's name in messages.
     pub(crate) fn path(&self) -> String {
         match self {
             Self::Disk(folder) => folder.display().to_string(),

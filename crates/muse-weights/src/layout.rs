@@ -1,110 +1,110 @@
-//! The canonical tensors of a model, what each file calls them, and how their bytes become
-//! canonical.
+//! The canonical tensors of a model, their names and shapes in each kind of file, and how their
+//! bytes become canonical.
 
 use muse_core::contract::{CheckpointSpec, DrafterSpec, TextSpec, VisionSpec};
 
-/// Which of the two namings a file uses.
+/// Whose names and layout a file uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum Naming {
     HuggingFace,
     Gguf,
 }
 
-/// What is done to a tensor of a file when it is read.
+/// How the bytes of a tensor become canonical when it is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Change {
-    /// Nothing.
-    Keep,
-    /// One is added: the file stores the factor of a norm less one.
-    PlusOne,
-    /// Rows of every head go from interleaved to half-split order: `(2j, 2j + 1)` becomes
-    /// `(j, j + D/2)`. A vector's values do.
-    Split { heads: usize },
-    /// The file has no such tensor: every value is this.
-    Fill(f32),
+pub(crate) enum Transform {
+    /// They are canonical already.
+    Identity,
+    /// 1 is added: the file stores the weight of a norm minus 1.
+    AddOne,
+    /// The rows of every head (for a vector, its values) go from interleaved to half-split rotary
+    /// order: pairs `(2j, 2j + 1)` become `(j, j + D/2)`.
+    Deinterleave { heads: usize },
+    /// The file has no such tensor: every value is this one.
+    Constant(f32),
 }
 
-/// A canonical tensor and where a file keeps it.
+/// A canonical tensor and its source in a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct TensorPlan {
     /// Canonical name.
     pub(crate) name: String,
     /// Name in the file.
     pub(crate) source: String,
     /// Shape in the file, outermost dimension first.
     pub(crate) source_shape: Vec<usize>,
-    /// First row of the file's tensor.
+    /// First row of the source that belongs to this tensor.
     pub(crate) first_row: usize,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-    pub(crate) change: Change,
+    pub(crate) transform: Transform,
 }
 
-/// What a converter does to a tensor between the two namings.
+/// How a tensor differs between HuggingFace and GGUF.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// The same in both.
+    /// Not at all.
     Same,
-    /// A norm stored as the factor less one by HuggingFace, as the factor by GGUF.
+    /// The weight of a norm: HuggingFace stores it minus 1.
     Centered,
-    /// Rows of heads: half-split in HuggingFace, interleaved in GGUF.
+    /// Rows of rotary heads: half-split in HuggingFace, interleaved in GGUF.
     Rotary { heads: usize },
-    /// Absent in HuggingFace, a vector in GGUF, in the row order of the heads.
+    /// Absent in HuggingFace. A vector in GGUF, in interleaved order.
     Constant(f32),
 }
 
 /// The canonical tensors of all models of a checkpoint, in a fixed order.
 ///
-/// `qk_scale` is the factor on normed queries, which only HuggingFace keeps outside the tensors;
-/// `has` tells whether the file holds a tensor.
-pub(crate) fn parts(
-    dialect: Dialect,
+/// `qk_scale` is the factor on normed queries, which HuggingFace keeps in config.json and GGUF in
+/// `attn_q_norm`. `has` returns whether the file holds a tensor.
+pub(crate) fn tensor_plans(
+    naming: Naming,
     spec: &CheckpointSpec,
     qk_scale: f32,
     has: &dyn Fn(&str) -> bool,
-) -> Vec<Part> {
-    let mut table = Table { dialect, has, parts: Vec::new() };
+) -> Vec<TensorPlan> {
+    let mut planner = Planner { naming, has, plans: Vec::new() };
     if let Some(text) = &spec.text {
-        table.text(text, qk_scale);
+        planner.text(text, qk_scale);
     }
     if let Some(drafter) = &spec.drafter {
-        table.drafter(drafter);
+        planner.drafter(drafter);
     }
     if let Some(vision) = &spec.vision {
-        table.vision(vision);
+        planner.vision(vision);
     }
-    table.parts
+    planner.plans
 }
 
-struct Table<'a> {
-    dialect: Dialect,
+struct Planner<'a> {
+    naming: Naming,
     has: &'a dyn Fn(&str) -> bool,
-    parts: Vec<Part>,
+    plans: Vec<TensorPlan>,
 }
 
-impl Table<'_> {
+impl Planner<'_> {
     fn add(&mut self, gguf: String, huggingface: String, (rows, cols): (usize, usize), kind: Kind) {
         let vector = rows == 1;
-        let change = match (self.dialect, kind) {
-            (Dialect::HuggingFace, Kind::Centered) => Change::PlusOne,
-            (Dialect::HuggingFace, Kind::Constant(value)) => Change::Fill(value),
-            (Dialect::Gguf, Kind::Rotary { heads }) => Change::Split { heads },
-            (Dialect::Gguf, Kind::Constant(_)) => Change::Split { heads: 1 },
-            _ => Change::Keep,
+        let transform = match (self.naming, kind) {
+            (Naming::HuggingFace, Kind::Centered) => Transform::AddOne,
+            (Naming::HuggingFace, Kind::Constant(value)) => Transform::Constant(value),
+            (Naming::Gguf, Kind::Rotary { heads }) => Transform::Deinterleave { heads },
+            (Naming::Gguf, Kind::Constant(_)) => Transform::Deinterleave { heads: 1 },
+            _ => Transform::Identity,
         };
-        let source = match self.dialect {
-            Dialect::HuggingFace => huggingface,
-            Dialect::Gguf => gguf.clone(),
+        let source = match self.naming {
+            Naming::HuggingFace => huggingface,
+            Naming::Gguf => gguf.clone(),
         };
         let source_shape = if vector { vec![cols] } else { vec![rows, cols] };
-        self.parts.push(Part {
+        self.plans.push(TensorPlan {
             name: gguf,
             source,
             source_shape,
             first_row: 0,
             rows,
             cols,
-            change,
+            transform,
         });
     }
 
@@ -152,11 +152,11 @@ impl Table<'_> {
     fn drafter(&mut self, spec: &DrafterSpec) {
         let (hidden, ffn) = (spec.hidden, spec.ffn);
         let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let taps = spec.target_layers.len() * hidden;
+        let captured = spec.target_layers.len() * hidden;
         let mut top = |gguf: &str, huggingface: &str, shape| {
             self.add(gguf.to_owned(), huggingface.to_owned(), shape, Kind::Same);
         };
-        top("fc.weight", "encoder.fc.weight", (hidden, taps));
+        top("fc.weight", "encoder.fc.weight", (hidden, captured));
         top("enc.output_norm.weight", "encoder.output_norm_enc.weight", (1, hidden));
         top("output_norm.weight", "norm.weight", (1, hidden));
         for layer in 0..spec.layers {
@@ -187,7 +187,7 @@ impl Table<'_> {
         huggingface: &str,
         weights: &[(&str, &str, (usize, usize), Kind)],
     ) {
-        let first = self.parts.len();
+        let first = self.plans.len();
         for &(name, theirs, shape, kind) in weights {
             let theirs = format!("{huggingface}.{theirs}.weight");
             self.add(format!("{gguf}.{name}.weight"), theirs, shape, kind);
@@ -195,24 +195,24 @@ impl Table<'_> {
         self.unfuse(&format!("{gguf}.attn_qkv.weight"), gguf, first);
     }
 
-    /// Points q, k and v into one matrix when the file keeps them together.
+    /// Makes q, k and v row ranges of `attn_qkv` when the file has that fused matrix.
     fn unfuse(&mut self, fused: &str, gguf: &str, first: usize) {
-        if self.dialect != Dialect::Gguf || !(self.has)(fused) {
+        if self.naming != Naming::Gguf || !(self.has)(fused) {
             return;
         }
         let names = ["q", "k", "v"].map(|name| format!("{gguf}.attn_{name}.weight"));
-        let members = || first..self.parts.len();
+        let members = || first..self.plans.len();
         let found = names.each_ref().map(|name| {
-            members().find(|&i| &self.parts[i].name == name).expect("every layer has it")
+            members().find(|&i| &self.plans[i].name == name).expect("every layer has q, k and v")
         });
-        let total = found.iter().map(|&i| self.parts[i].rows).sum();
+        let total = found.iter().map(|&i| self.plans[i].rows).sum();
         let mut row = 0;
         for i in found {
-            let part = &mut self.parts[i];
-            part.source = fused.to_owned();
-            part.source_shape = vec![total, part.cols];
-            part.first_row = row;
-            row += part.rows;
+            let plan = &mut self.plans[i];
+            plan.source = fused.to_owned();
+            plan.source_shape = vec![total, plan.cols];
+            plan.first_row = row;
+            row += plan.rows;
         }
     }
 
@@ -224,12 +224,12 @@ impl Table<'_> {
         let table = format!("{HF}.patch_embedder.position_embedding_table.weight");
         self.add("v.position_embd.weight".to_owned(), table, (positions, hidden), Kind::Same);
         self.affine("v.pre_ln", &format!("{HF}.ln_pre"), (1, hidden), Kind::Same);
-        let turned = Kind::Rotary { heads: spec.heads };
+        let rotary = Kind::Rotary { heads: spec.heads };
         for layer in 0..spec.full_layers.len() {
             for (gguf, theirs, shape, kind) in [
                 ("ln1", "norm1", (1, hidden), Kind::Same),
-                ("attn_q", "attn.q_proj", (hidden, hidden), turned),
-                ("attn_k", "attn.k_proj", (hidden, hidden), turned),
+                ("attn_q", "attn.q_proj", (hidden, hidden), rotary),
+                ("attn_k", "attn.k_proj", (hidden, hidden), rotary),
                 ("attn_v", "attn.v_proj", (hidden, hidden), Kind::Same),
                 ("attn_out", "attn.proj", (hidden, hidden), Kind::Same),
                 ("ln2", "norm2", (1, hidden), Kind::Same),
@@ -254,18 +254,19 @@ impl Table<'_> {
         }
     }
 
-    /// A GGUF file sums the temporal halves of the patch kernel and gives it four dimensions.
+    /// HuggingFace keeps the temporal halves of the patch kernel side by side. GGUF stores their sum,
+    /// in four dimensions.
     fn patch_kernel(&mut self, spec: &VisionSpec) {
         let (hidden, side) = (spec.hidden, spec.patch);
-        let frames = match self.dialect {
-            Dialect::HuggingFace => spec.temporal,
-            Dialect::Gguf => 1,
+        let frames = match self.naming {
+            Naming::HuggingFace => spec.temporal,
+            Naming::Gguf => 1,
         };
         let theirs = "model.vision_tower.patch_embedder.patch_embedding.weight".to_owned();
         let shape = (hidden, frames * 3 * side * side);
         self.add("v.patch_embd.weight".to_owned(), theirs, shape, Kind::Same);
-        if self.dialect == Dialect::Gguf {
-            let kernel = self.parts.last_mut().expect("just added");
+        if self.naming == Naming::Gguf {
+            let kernel = self.plans.last_mut().expect("just added");
             kernel.source_shape = vec![hidden, 3, side, side];
         }
     }

@@ -1,21 +1,6 @@
-//! Reads Muse-Glimmer checkpoints: safetensors folders and GGUF files, memory-mapped.
+//! Reads and writes Muse-Glimmer checkpoints: safetensors folders and GGUF files.
 //!
-//! Files are untrusted: everything in them is checked before use, and what a checkpoint's tensors
-//! are is decided when it is opened. Names and layout are those of
-//! [`muse_core::contract::WeightSource`], whatever the file was.
-//!
-//! ```
-//! use muse_core::contract::WeightSource;
-//! use muse_weights::Checkpoint;
-//!
-//! let folder = muse_testkit::nano_dir().join("target");
-//! let checkpoint = Checkpoint::open(&folder)?;
-//! let text = checkpoint.spec().text.as_ref().expect("the folder of a text model");
-//! let queries = checkpoint.weight("blk.0.attn_q.weight")?;
-//! assert_eq!((queries.rows, queries.cols), (text.heads * text.head_dim, text.hidden));
-//! println!("{}", muse_weights::inspect(&folder)?);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod checkpoint;
@@ -36,8 +21,8 @@ mod write;
 pub use checkpoint::Checkpoint;
 pub use error::Error;
 pub use map::Bytes;
-pub use report::{FormatShare, Report, TokenizerFacts, inspect};
+pub use report::{FormatShare, Report, TokenizerSummary, inspect};
 pub use write::{
-    GgufKeys, GgufTensor, GgufValue, GgufWriter, Imatrix, ModelKind, NewFile, Progress, Recipe,
-    Written, quantize,
+    GgufKeys, GgufTensor, GgufValue, GgufWriter, Imatrix, ModelKind, NewFile, QuantizeOptions,
+    QuantizeProgress, QuantizedTensor, quantize,
 };

@@ -1,5 +1,5 @@
-//! The bytes of a file: mapped from disk, part of the program, or in memory. The only unsafe code
-//! of the crate is the mapping.
+//! The bytes of a file: mapped from disk, part of the program, or in memory. The mapping is the only
+//! unsafe code of the crate.
 
 #![allow(unsafe_code)]
 
@@ -11,13 +11,13 @@ use std::time::SystemTime;
 
 use crate::error::{Error, Result};
 
-/// Bytes of a file, wherever they live.
+/// The bytes of a file: mapped, static or owned.
 #[derive(Debug)]
-pub struct Bytes(Place);
+pub struct Bytes(Storage);
 
 #[derive(Debug)]
-enum Place {
-    /// And when the file was last changed, where that is known.
+enum Storage {
+    /// A mapped file, and its modification time where the system has one.
     Mapped(memmap2::Mmap, Option<SystemTime>),
     Static(&'static [u8]),
     Owned(Vec<u8>),
@@ -26,8 +26,8 @@ enum Place {
 impl Bytes {
     /// Maps a file: pages are read when touched and shared with every process that maps it.
     ///
-    /// The file must stay as it is while it is open here, as for every program that maps files:
-    /// shortening it makes the next touch of the lost part end the process.
+    /// The file must not change while it is mapped. If it is shortened, reading the part that is
+    /// gone ends the process with SIGBUS.
     ///
     /// # Errors
     /// [`Error::Read`] when the system refuses, or the path is not a regular file.
@@ -41,34 +41,35 @@ impl Bytes {
         if !about.is_file() {
             return Err(refused(std::io::Error::other("not a regular file")));
         }
-        // SAFETY: the mapping is private and read-only, so this process cannot write through it;
-        // the file is regular (checked above), and whoever opens a checkpoint promises, as
-        // documented, that nobody changes it meanwhile. No value is read from the bytes without
-        // a check, so that even changed bytes could only give wrong numbers.
+        // SAFETY: the mapping is private and read-only, so this process cannot write through it.
+        // The file is regular (checked above) and, as documented, must not change while it is
+        // mapped. Every value read from the bytes is checked, so changed bytes could give wrong
+        // numbers but no invalid memory access.
         let map = unsafe { memmap2::MmapOptions::new().map_copy_read_only(&file) };
-        Ok(Self(Place::Mapped(map.map_err(refused)?, about.modified().ok())))
+        Ok(Self(Storage::Mapped(map.map_err(refused)?, about.modified().ok())))
     }
 
-    /// When the file was last changed; none for bytes that are no file's.
-    pub(crate) fn changed(&self) -> Option<SystemTime> {
+    /// The modification time of a mapped file, where the system has one.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
         match self.0 {
-            Place::Mapped(_, changed) => changed,
-            Place::Static(_) | Place::Owned(_) => None,
+            Storage::Mapped(_, modified) => modified,
+            Storage::Static(_) | Storage::Owned(_) => None,
         }
     }
 
-    /// Gives the memory back that a range of a mapped file takes; it is read again when touched.
+    /// Returns the memory of a range of a mapped file to the system; pages are read again when
+    /// touched.
     pub(crate) fn release(&self, range: Range<usize>) {
         match &self.0 {
             #[cfg(unix)]
-            Place::Mapped(map, _) => {
+            Storage::Mapped(map, _) => {
                 let advice = memmap2::UncheckedAdvice::DontNeed;
-                // SAFETY: nothing was ever written to this private, read-only mapping of a file, so
-                // that a page which is dropped comes back with the same bytes when it is touched:
-                // no reference into it sees a change.
+                // SAFETY: nothing is ever written to this private, read-only mapping of a file: a
+                // dropped page has the same bytes when it is touched again, so references into
+                // the range stay valid.
                 let advised =
                     unsafe { map.unchecked_advise_range(advice, range.start, range.len()) };
-                // A system that refuses keeps the pages: more memory is used, nothing is wrong.
+                // Advice only: if the system refuses, the pages stay in memory.
                 drop(advised);
             }
             _ => {}
@@ -81,21 +82,21 @@ impl Deref for Bytes {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Place::Mapped(map, _) => map,
-            Place::Static(bytes) => bytes,
-            Place::Owned(bytes) => bytes,
+            Storage::Mapped(map, _) => map,
+            Storage::Static(bytes) => bytes,
+            Storage::Owned(bytes) => bytes,
         }
     }
 }
 
 impl From<&'static [u8]> for Bytes {
     fn from(bytes: &'static [u8]) -> Self {
-        Self(Place::Static(bytes))
+        Self(Storage::Static(bytes))
     }
 }
 
 impl From<Vec<u8>> for Bytes {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Place::Owned(bytes))
+        Self(Storage::Owned(bytes))
     }
 }

@@ -1,4 +1,4 @@
-//! A tensor as a container describes it, before names and layout are made canonical.
+//! A tensor as its container describes it: under the file's name and in the file's layout.
 
 use std::ops::Range;
 
@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 /// How a container says a tensor's values are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// This build reads it.
+    /// A format that this build reads.
     Known(Format),
-    /// It does not; such files can still be inspected.
+    /// A format that it does not read. Such a file can still be inspected.
     Foreign { name: String, advice: &'static str },
 }
 
@@ -24,7 +24,7 @@ impl Encoding {
     }
 }
 
-/// A tensor of a container. Its bytes are known to lie inside the file.
+/// A tensor of a container. `range` was checked to lie inside the file.
 #[derive(Clone, Debug)]
 pub(crate) struct RawTensor {
     pub(crate) name: String,
@@ -37,8 +37,8 @@ pub(crate) struct RawTensor {
     pub(crate) range: Range<usize>,
 }
 
-/// Product of dimensions, unless it overflows.
-pub(crate) fn product(dims: &[usize]) -> Option<usize> {
+/// The product of dimensions, unless it overflows.
+pub(crate) fn checked_product(dims: &[usize]) -> Option<usize> {
     dims.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim))
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn refuse_duplicates(file: &str, tensors: &[RawTensor]) -> Result<()>
         None => Ok(()),
         Some(pair) => Err(Error::Tensor {
             file: file.to_owned(),
-            tensor: crate::error::shown(pair[0]),
+            tensor: crate::error::escaped(pair[0]),
             found: "two tensors of this name".to_owned(),
             expected: "each name once".to_owned(),
         }),

@@ -1,4 +1,5 @@
-//! The safetensors container: a length, a JSON header, the tensors' bytes without holes.
+//! Parses the safetensors container: header length, JSON header, the bytes of the tensors without
+//! gaps.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,14 +9,14 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped};
 use crate::folder::SourceFile;
-use crate::raw::{Encoding, RawTensor, product, refuse_duplicates};
+use crate::raw::{Encoding, RawTensor, checked_product, refuse_duplicates};
 
-/// The format's own bound on its header.
+/// The format's own bound on the header, in bytes.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// Tensors of a file, in the order of their bytes.
+/// The tensors of a file, in the order of their bytes.
 pub(crate) fn tensors(file: &SourceFile, index: usize) -> Result<Vec<RawTensor>> {
     let (header, data_at) = header(file)?;
     let entries: Entries<'_> = serde_json::from_str(header)
@@ -24,18 +25,18 @@ pub(crate) fn tensors(file: &SourceFile, index: usize) -> Result<Vec<RawTensor>>
     for (name, raw) in entries.0 {
         if name == "__metadata__" {
             serde_json::from_str::<HashMap<String, String>>(raw.get())
-                .map_err(|error| malformed(file, "__metadata__", error, "texts by name"))?;
+                .map_err(|error| malformed(file, "__metadata__", error, "strings by name"))?;
         } else {
             tensors.push(tensor(file, index, name, raw.get(), data_at)?);
         }
     }
     refuse_duplicates(&file.name, &tensors)?;
     tensors.sort_by_key(|tensor| (tensor.range.start, tensor.range.end));
-    check_cover(file, &tensors, data_at)?;
+    check_contiguous(file, &tensors, data_at)?;
     Ok(tensors)
 }
 
-/// The header's text and where the data begins.
+/// The header's JSON and the offset of the data.
 fn header(file: &SourceFile) -> Result<(&str, usize)> {
     let bytes = &*file.bytes;
     refuse_pointer(file)?;
@@ -44,10 +45,10 @@ fn header(file: &SourceFile) -> Result<(&str, usize)> {
         return Err(malformed(file, "header length", found, "at least 8 bytes"));
     };
     let length = u64::from_le_bytes(*length);
-    let most = MAX_HEADER.min(rest.len() as u64);
-    if length > most {
+    let max = MAX_HEADER.min(rest.len() as u64);
+    if length > max {
         let found = format!("a header of {length} bytes");
-        let expected = format!("at most {most}; is the file complete and a safetensors file?");
+        let expected = format!("at most {max}; is the file complete and a safetensors file?");
         return Err(malformed(file, "header length", found, expected));
     }
     let length = length as usize;
@@ -56,7 +57,7 @@ fn header(file: &SourceFile) -> Result<(&str, usize)> {
     Ok((text, 8 + length))
 }
 
-/// A pointer left by a clone without the large files is a common download fault.
+/// Refuses a Git LFS pointer, which a clone without LFS leaves in place of the file.
 pub(crate) fn refuse_pointer(file: &SourceFile) -> Result<()> {
     if file.bytes.starts_with(b"version https://git-lfs") {
         let expected = "the weights; fetch them with `git lfs pull` or download the file itself";
@@ -65,7 +66,7 @@ pub(crate) fn refuse_pointer(file: &SourceFile) -> Result<()> {
     Ok(())
 }
 
-/// The header's members in order, so that a name given twice is seen.
+/// The header's members in order: a map would hide a name that is given twice.
 struct Entries<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
@@ -90,7 +91,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
     }
 }
 
-/// A tensor's member of the header.
+/// The header's entry of a tensor.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -108,7 +109,7 @@ fn tensor(
 ) -> Result<RawTensor> {
     let refuse = |found: String, expected: String| Error::Tensor {
         file: file.name.clone(),
-        tensor: shown(&name),
+        tensor: escaped(&name),
         found,
         expected,
     };
@@ -116,7 +117,8 @@ fn tensor(
         refuse(error.to_string(), "an object with dtype, shape and data_offsets".to_owned())
     })?;
     let shape: Option<Vec<usize>> = entry.shape.iter().map(|&n| usize::try_from(n).ok()).collect();
-    let Some((shape, values)) = shape.and_then(|shape| product(&shape).map(|n| (shape, n))) else {
+    let Some((shape, values)) = shape.and_then(|shape| checked_product(&shape).map(|n| (shape, n)))
+    else {
         let found = format!("shape {:?}", entry.shape);
         return Err(refuse(found, "dimensions whose product fits in memory".to_owned()));
     };
@@ -138,7 +140,7 @@ fn tensor(
     Ok(RawTensor { name, file: index, encoding, shape, range })
 }
 
-/// What a dtype is, and the bytes of a value where that is a whole number.
+/// The format of a dtype, and the bytes of one value where that is a whole number.
 fn encoding(dtype: &str) -> (Encoding, Option<usize>) {
     let known = match dtype {
         "F32" => Format::F32,
@@ -154,28 +156,28 @@ fn encoding(dtype: &str) -> (Encoding, Option<usize>) {
             };
             let advice = "safetensors are read as F32, F16 or BF16 here; use the BF16 checkpoint, \
                           or a GGUF file for a quantized model";
-            return (Encoding::Foreign { name: shown(dtype), advice }, bytes);
+            return (Encoding::Foreign { name: escaped(dtype), advice }, bytes);
         }
     };
     (Encoding::Known(known), Some(known.block_bytes()))
 }
 
-/// The format leaves no byte of the data without a tensor and none to two.
-fn check_cover(file: &SourceFile, sorted: &[RawTensor], data_at: usize) -> Result<()> {
+/// Checks that every byte of the data belongs to exactly one tensor, as the format demands.
+fn check_contiguous(file: &SourceFile, sorted: &[RawTensor], data_at: usize) -> Result<()> {
     let mut at = data_at;
-    let mut before = "the header";
+    let mut previous = "the header";
     for tensor in sorted {
         if tensor.range.start != at {
             let kind = if tensor.range.start < at { "an overlap with" } else { "a gap after" };
             return Err(Error::Tensor {
                 file: file.name.clone(),
-                tensor: shown(&tensor.name),
-                found: format!("{kind} {}", shown(before)),
+                tensor: escaped(&tensor.name),
+                found: format!("{kind} {}", escaped(previous)),
                 expected: format!("its bytes to begin at {}", at - data_at),
             });
         }
         at = tensor.range.end;
-        before = &tensor.name;
+        previous = &tensor.name;
     }
     if at != file.bytes.len() {
         let found = format!("{} bytes after the last tensor", file.bytes.len() - at);
@@ -186,13 +188,13 @@ fn check_cover(file: &SourceFile, sorted: &[RawTensor], data_at: usize) -> Resul
 
 fn malformed(
     file: &SourceFile,
-    place: &str,
+    location: &str,
     found: impl fmt::Display,
     expected: impl fmt::Display,
 ) -> Error {
     Error::Malformed {
         file: file.name.clone(),
-        place: place.to_owned(),
+        location: location.to_owned(),
         found: found.to_string(),
         expected: expected.to_string(),
     }

@@ -1,11 +1,12 @@
-//! Settings of an untrusted file, JSON or GGUF, read with their bounds.
+//! Typed, bounded access to the settings of an untrusted file, JSON or GGUF.
 
 use std::fmt::Display;
 
 use crate::error::{Error, Result};
 
-/// Bounds that no model of this family comes near, and that keep products of two in 64 bits.
-pub(crate) mod most {
+/// Upper bounds. They are far above any model of this family, and the product of two of them fits
+/// in 64 bits.
+pub(crate) mod max {
     pub(crate) const WIDTH: usize = 1 << 22;
     pub(crate) const HEADS: usize = 1 << 12;
     pub(crate) const HEAD_DIM: usize = 1 << 12;
@@ -16,93 +17,93 @@ pub(crate) mod most {
     pub(crate) const BLOCK: usize = 1 << 10;
 }
 
-/// Named settings. `None` is a setting that is not there.
+/// Settings by key. `None` is an absent setting.
 pub(crate) trait Settings {
-    /// The file and the key as the file spells it, for messages.
+    /// The file and the full key, for messages.
     fn locate(&self, key: &str) -> (String, String);
-    /// A whole number that is not negative.
+    /// An integer that is not negative.
     fn integer(&self, key: &str) -> Result<Option<u64>>;
-    /// Any number.
+    /// A number.
     fn number(&self, key: &str) -> Result<Option<f64>>;
-    /// A text.
-    fn text(&self, key: &str) -> Result<Option<String>>;
-    /// A yes or no.
-    fn flag(&self, key: &str) -> Result<Option<bool>>;
+    /// A string.
+    fn string(&self, key: &str) -> Result<Option<String>>;
+    /// A bool.
+    fn boolean(&self, key: &str) -> Result<Option<bool>>;
 
-    /// The setting is wrong.
+    /// The error for a setting that is absent, of the wrong type or out of range.
     fn wrong(&self, key: &str, found: impl Display, expected: impl Display) -> Error {
         let (file, key) = self.locate(key);
         Error::Key { file, key, found: found.to_string(), expected: expected.to_string() }
     }
 
-    /// The setting is sound, but not what this build runs.
+    /// The error for a setting that is sound, but that this build does not run.
     fn variant(&self, key: &str, found: impl Display, expected: impl Display) -> Error {
         let (file, key) = self.locate(key);
         Error::Variant { file, key, found: found.to_string(), expected: expected.to_string() }
     }
 
-    /// A size that must be there: `1 ..= most`.
-    fn size(&self, key: &str, most: usize) -> Result<usize> {
-        let expected = format!("a number from 1 to {most}");
-        self.maybe_size(key, most)?.ok_or_else(|| self.wrong(key, "nothing", expected))
+    /// A required size, `1..=max`.
+    fn size(&self, key: &str, max: usize) -> Result<usize> {
+        let expected = format!("a number from 1 to {max}");
+        self.optional_size(key, max)?.ok_or_else(|| self.wrong(key, "nothing", expected))
     }
 
-    /// A size that may be there: `1 ..= most`.
-    fn maybe_size(&self, key: &str, most: usize) -> Result<Option<usize>> {
+    /// An optional size, `1..=max`.
+    fn optional_size(&self, key: &str, max: usize) -> Result<Option<usize>> {
         match self.integer(key)? {
-            Some(n) if n == 0 || n > most as u64 => {
-                Err(self.wrong(key, n, format!("a number from 1 to {most}")))
+            Some(n) if n == 0 || n > max as u64 => {
+                Err(self.wrong(key, n, format!("a number from 1 to {max}")))
             }
             n => Ok(n.map(|n| n as usize)),
         }
     }
 
-    /// A token id of a vocabulary, if there is one.
+    /// An optional token id.
     fn token(&self, key: &str) -> Result<Option<u32>> {
         match self.integer(key)? {
-            Some(id) if id >= most::VOCAB as u64 => {
-                Err(self.wrong(key, id, format!("a token id below {}", most::VOCAB)))
+            Some(id) if id >= max::VOCAB as u64 => {
+                Err(self.wrong(key, id, format!("a token id below {}", max::VOCAB)))
             }
             id => Ok(id.map(|id| id as u32)),
         }
     }
 
-    /// A number that must be there, above 0 and at most `most`.
-    fn positive(&self, key: &str, most: f32) -> Result<f32> {
-        let expected = format!("a number above 0 and at most {most}");
-        self.maybe_positive(key, most)?.ok_or_else(|| self.wrong(key, "nothing", expected))
+    /// A required number above 0 and at most `max`.
+    fn positive(&self, key: &str, max: f32) -> Result<f32> {
+        let expected = format!("a number above 0 and at most {max}");
+        self.optional_positive(key, max)?.ok_or_else(|| self.wrong(key, "nothing", expected))
     }
 
-    /// A number that may be there, above 0 and at most `most`.
-    fn maybe_positive(&self, key: &str, most: f32) -> Result<Option<f32>> {
-        self.maybe_between(key, f32::MIN_POSITIVE, most)
+    /// An optional number above 0 and at most `max`.
+    fn optional_positive(&self, key: &str, max: f32) -> Result<Option<f32>> {
+        self.optional_between(key, f32::MIN_POSITIVE, max)
     }
 
-    /// A number that may be there, `least ..= most`.
-    fn maybe_between(&self, key: &str, least: f32, most: f32) -> Result<Option<f32>> {
+    /// An optional number, `min..=max`.
+    fn optional_between(&self, key: &str, min: f32, max: f32) -> Result<Option<f32>> {
         let Some(wide) = self.number(key)? else { return Ok(None) };
         let value = wide as f32;
-        if (least..=most).contains(&value) {
+        if (min..=max).contains(&value) {
             return Ok(Some(value));
         }
-        let expected = if least == f32::MIN_POSITIVE {
-            format!("a number above 0 and at most {most}")
+        let expected = if min == f32::MIN_POSITIVE {
+            format!("a number above 0 and at most {max}")
         } else {
-            format!("a number from {least} to {most}")
+            format!("a number from {min} to {max}")
         };
         Err(self.wrong(key, wide, expected))
     }
 
-    /// The soft cap of the scores: 0 and nothing mean none.
-    fn cap(&self, key: &str) -> Result<Option<f32>> {
-        Ok(self.maybe_between(key, 0.0, 1e6)?.filter(|&cap| cap != 0.0))
+    /// The softcap of the logits; 0 and an absent setting mean none.
+    fn softcap(&self, key: &str) -> Result<Option<f32>> {
+        Ok(self.optional_between(key, 0.0, 1e6)?.filter(|&softcap| softcap != 0.0))
     }
 
-    /// Refuses another text than `allowed`; nothing is fine.
+    /// Refuses a string that is not in `allowed`; an absent setting is accepted.
     fn only(&self, key: &str, allowed: &[&str]) -> Result<()> {
-        match self.text(key)? {
-            Some(text) if !allowed.contains(&text.as_str()) => {
-                let found = format!("`{}`", crate::error::shown(&text));
+        match self.string(key)? {
+            Some(value) if !allowed.contains(&value.as_str()) => {
+                let found = format!("`{}`", crate::error::escaped(&value));
                 Err(self.variant(key, found, allowed.join(" or ")))
             }
             _ => Ok(()),
@@ -110,7 +111,7 @@ pub(crate) trait Settings {
     }
 }
 
-/// Geometry every attention of the family keeps to, under the file's own key names.
+/// Refuses head counts and widths that the attention cannot run. Keys are the file's own.
 pub(crate) fn check_heads(
     settings: &impl Settings,
     (heads_key, heads): (&str, usize),
@@ -122,13 +123,14 @@ pub(crate) fn check_heads(
         return Err(settings.wrong(kv_heads_key, kv_heads, expected));
     }
     if !head_dim.is_multiple_of(2) {
-        return Err(settings.wrong(head_dim_key, head_dim, "an even number: rope turns pairs"));
+        return Err(settings.wrong(head_dim_key, head_dim, "an even number: rope rotates pairs"));
     }
     Ok(())
 }
 
-/// Geometry of the vision tower's heads: rope turns pairs, half of them down and half across.
-pub(crate) fn check_tower(
+/// Refuses a vision tower whose head width is no multiple of 4: rope rotates pairs, half of them by
+/// the row and half by the column.
+pub(crate) fn check_vision_heads(
     settings: &impl Settings,
     (heads_key, heads): (&str, usize),
     (hidden_key, hidden): (&str, usize),
@@ -143,15 +145,16 @@ pub(crate) fn check_tower(
     Ok(())
 }
 
-/// Rows of a drafter's block: the anchor and at least one guess.
-pub(crate) fn block(settings: &impl Settings, key: &str) -> Result<usize> {
-    match settings.size(key, most::BLOCK)? {
-        1 => Err(settings.wrong(key, 1, "at least 2: an anchor and a guess")),
-        rows => Ok(rows),
+/// The size of a draft block: the anchor and at least one draft token.
+pub(crate) fn draft_block_size(settings: &impl Settings, key: &str) -> Result<usize> {
+    match settings.size(key, max::BLOCK)? {
+        1 => Err(settings.wrong(key, 1, "at least 2: the anchor and a draft token")),
+        size => Ok(size),
     }
 }
 
-/// The target's layers a drafter reads, numbered from 0 after taking `first` off.
+/// The target layers whose output a drafter reads, in numbers from 0; `first` is the number the
+/// file gives to layer 0.
 pub(crate) fn check_target_layers(
     settings: &impl Settings,
     key: &str,
@@ -159,13 +162,13 @@ pub(crate) fn check_target_layers(
     first: u64,
 ) -> Result<Vec<usize>> {
     let expected =
-        format!("increasing layer numbers from {first} to {}", most::LAYERS as u64 - 1 + first);
+        format!("increasing layer numbers from {first} to {}", max::LAYERS as u64 - 1 + first);
     let layers = layers.unwrap_or_default();
     if layers.is_empty() {
         return Err(settings.wrong(key, "no layers", expected));
     }
     let increasing = layers.windows(2).all(|pair| pair[0] < pair[1]);
-    let within = layers.iter().all(|layer| (first..most::LAYERS as u64 + first).contains(layer));
+    let within = layers.iter().all(|layer| (first..max::LAYERS as u64 + first).contains(layer));
     if !increasing || !within {
         let shown: Vec<u64> = layers.iter().copied().take(16).collect();
         return Err(settings.wrong(key, format!("{shown:?}"), expected));

@@ -1,4 +1,4 @@
-//! Matching a file's tensors to the canonical ones, and reading those.
+//! Matches the tensors of the files to the canonical ones, and reads those.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,83 +7,87 @@ use std::ops::Range;
 use muse_core::contract::TensorInfo;
 use muse_core::quant::Format;
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped};
 use crate::folder::SourceFile;
-use crate::layout::{Change, Part};
+use crate::layout::{TensorPlan, Transform};
 use crate::raw::{Encoding, RawTensor};
 
 /// A canonical tensor of an open checkpoint.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// File and bytes; none when the values are made up.
-    place: Option<(usize, Range<usize>)>,
+    /// Index of the file and byte range in it; none for a constant.
+    source: Option<(usize, Range<usize>)>,
     /// Format of those bytes.
     stored: Format,
-    change: Change,
+    transform: Transform,
 }
 
-/// Every canonical tensor with its bytes, and the names of tensors that nothing needs.
+/// Every canonical tensor with its source, and the names of tensors without effect.
 pub(crate) struct Matched {
     pub(crate) infos: Vec<TensorInfo>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) ignored: Vec<String>,
 }
 
-/// Finds the source of every part, checks its shape and format, and refuses what is left over
-/// unless it is known to be without effect.
-pub(crate) fn matched(
+/// Finds the source of every canonical tensor, checks its shape and format, and refuses tensors
+/// that are left over unless they are known to have no effect.
+pub(crate) fn match_tensors(
     path: &str,
     files: &[SourceFile],
     raw: &[RawTensor],
-    parts: Vec<Part>,
+    plans: Vec<TensorPlan>,
 ) -> Result<Matched> {
     let by_name: HashMap<&str, usize> =
         raw.iter().enumerate().map(|(i, tensor)| (tensor.name.as_str(), i)).collect();
     let mut used = vec![false; raw.len()];
     let (mut infos, mut entries) = (Vec::new(), Vec::new());
-    for part in parts {
-        let Part { rows, cols, change, .. } = part;
-        let (place, stored) = if let Change::Fill(_) = change {
+    for plan in plans {
+        let TensorPlan { rows, cols, transform, .. } = plan;
+        let (source, stored) = if let Transform::Constant(_) = transform {
             (None, Format::F32)
         } else {
-            let Some(&i) = by_name.get(part.source.as_str()) else {
+            let Some(&i) = by_name.get(plan.source.as_str()) else {
                 return Err(Error::Tensor {
                     file: path.to_owned(),
-                    tensor: part.source,
+                    tensor: plan.source,
                     found: "no such tensor".to_owned(),
-                    expected: format!("one of shape {:?}", part.source_shape),
+                    expected: format!("one of shape {:?}", plan.source_shape),
                 });
             };
             used[i] = true;
-            let (place, stored) = place(&files[raw[i].file].name, &raw[i], &part)?;
-            (Some((raw[i].file, place)), stored)
+            let (range, stored) = source_range(&files[raw[i].file].name, &raw[i], &plan)?;
+            (Some((raw[i].file, range)), stored)
         };
-        let format = if becomes_f32(change, rows) { Format::F32 } else { stored };
-        infos.push(TensorInfo { name: part.name, format, rows, cols });
-        entries.push(Entry { place, stored, change });
+        let format = if becomes_f32(transform, rows) { Format::F32 } else { stored };
+        infos.push(TensorInfo { name: plan.name, format, rows, cols });
+        entries.push(Entry { source, stored, transform });
     }
     let unused = raw.iter().zip(&used).filter(|(_, used)| !**used).map(|(tensor, _)| tensor);
-    let ignored = unused.map(|tensor| without_effect(files, tensor)).collect::<Result<_>>()?;
+    let ignored = unused.map(|tensor| ignored_name(files, tensor)).collect::<Result<_>>()?;
     Ok(Matched { infos, entries, ignored })
 }
 
-/// Vectors that change are made `f32`: their formats may not hold the new values or order.
-fn becomes_f32(change: Change, rows: usize) -> bool {
-    match change {
-        Change::Keep => false,
-        Change::PlusOne | Change::Fill(_) => true,
-        Change::Split { .. } => rows == 1,
+/// Transformed vectors become f32: their formats may not hold the new values or order.
+fn becomes_f32(transform: Transform, rows: usize) -> bool {
+    match transform {
+        Transform::Identity => false,
+        Transform::AddOne | Transform::Constant(_) => true,
+        Transform::Deinterleave { .. } => rows == 1,
     }
 }
 
-/// The bytes of a part inside its source.
-fn place(file: &str, tensor: &RawTensor, part: &Part) -> Result<(Range<usize>, Format)> {
+/// The byte range of a canonical tensor in its file, and the format of those bytes.
+fn source_range(
+    file: &str,
+    tensor: &RawTensor,
+    plan: &TensorPlan,
+) -> Result<(Range<usize>, Format)> {
     let format = match &tensor.encoding {
         Encoding::Known(format) => *format,
         Encoding::Foreign { name, advice } => {
             return Err(Error::Format {
                 file: file.to_owned(),
-                tensor: shown(&tensor.name),
+                tensor: escaped(&tensor.name),
                 format: name.clone(),
                 advice: (*advice).to_owned(),
             });
@@ -91,35 +95,35 @@ fn place(file: &str, tensor: &RawTensor, part: &Part) -> Result<(Range<usize>, F
     };
     let refuse = |found: String, expected: String| Error::Tensor {
         file: file.to_owned(),
-        tensor: shown(&tensor.name),
+        tensor: escaped(&tensor.name),
         found,
         expected,
     };
-    if trimmed(&tensor.shape) != trimmed(&part.source_shape) {
+    if without_outer_ones(&tensor.shape) != without_outer_ones(&plan.source_shape) {
         let found = format!("shape {:?}", tensor.shape);
-        let expected = format!("{:?}, by the model's settings", part.source_shape);
+        let expected = format!("{:?}, by the model's settings", plan.source_shape);
         return Err(refuse(found, expected));
     }
-    if !part.cols.is_multiple_of(format.block_values()) {
-        let found = format!("rows of {} values as {format}", part.cols);
+    if !plan.cols.is_multiple_of(format.block_values()) {
+        let found = format!("rows of {} values as {format}", plan.cols);
         let expected = format!("a multiple of {} values", format.block_values());
         return Err(refuse(found, expected));
     }
-    let row_bytes = format.bytes_for(part.cols);
-    let start = tensor.range.start + part.first_row * row_bytes;
-    let range = start..start + part.rows * row_bytes;
-    assert!(range.end <= tensor.range.end, "the container checked the tensor's length");
+    let row_bytes = format.bytes_for(plan.cols);
+    let start = tensor.range.start + plan.first_row * row_bytes;
+    let range = start..start + plan.rows * row_bytes;
+    assert!(range.end <= tensor.range.end, "the tensor's length was checked against its shape");
     Ok((range, format))
 }
 
-/// A shape without the outer dimensions of 1 that a container may add.
-fn trimmed(shape: &[usize]) -> &[usize] {
+/// A shape without the outer dimensions of 1 that some files add.
+fn without_outer_ones(shape: &[usize]) -> &[usize] {
     let outer = shape.iter().take_while(|&&dim| dim == 1).count();
     &shape[outer.min(shape.len().saturating_sub(1))..]
 }
 
-/// The name of a left-over tensor that changes nothing; an error for any other.
-fn without_effect(files: &[SourceFile], tensor: &RawTensor) -> Result<String> {
+/// The name of a left-over tensor that has no effect; an error for any other.
+fn ignored_name(files: &[SourceFile], tensor: &RawTensor) -> Result<String> {
     let name = tensor.name.as_str();
     let file = &files[tensor.file];
     let harmless = name.ends_with("rotary_emb.inv_freq")
@@ -129,15 +133,15 @@ fn without_effect(files: &[SourceFile], tensor: &RawTensor) -> Result<String> {
         return Ok(name.to_owned());
     }
     let expected = if name.ends_with(".bias") {
-        "no such bias: the model has none there, and leaving it out would change the numbers"
+        "no such bias: the model has none there, and leaving it out would transform the numbers"
     } else if name.starts_with("rope_freqs") {
         "factors of 1: the model does not scale its rotary frequencies"
     } else {
-        "only tensors of the model: leaving this one out could change the numbers"
+        "only tensors of the model: leaving this one out could transform the numbers"
     };
     Err(Error::Tensor {
         file: file.name.clone(),
-        tensor: shown(name),
+        tensor: escaped(name),
         found: format!("it, with shape {:?}", tensor.shape),
         expected: expected.to_owned(),
     })
@@ -151,24 +155,26 @@ fn all_ones(file: &SourceFile, tensor: &RawTensor) -> bool {
 impl Entry {
     /// The canonical bytes.
     pub(crate) fn read<'a>(&self, files: &'a [SourceFile], info: &TensorInfo) -> Cow<'a, [u8]> {
-        let bytes =
-            self.place.as_ref().map_or(&[][..], |(file, range)| &files[*file].bytes[range.clone()]);
+        let bytes = self
+            .source
+            .as_ref()
+            .map_or(&[][..], |(file, range)| &files[*file].bytes[range.clone()]);
         let decoded = || {
             let mut values = vec![0.0; info.rows * info.cols];
             self.stored.decode(bytes, &mut values);
             values
         };
-        match self.change {
-            Change::Keep => Cow::Borrowed(bytes),
-            Change::Fill(value) => to_bytes((0..info.rows * info.cols).map(|_| value)),
-            Change::PlusOne => to_bytes(decoded().into_iter().map(|value| value + 1.0)),
-            Change::Split { heads } if info.rows == 1 => {
+        match self.transform {
+            Transform::Identity => Cow::Borrowed(bytes),
+            Transform::Constant(value) => to_bytes((0..info.rows * info.cols).map(|_| value)),
+            Transform::AddOne => to_bytes(decoded().into_iter().map(|value| value + 1.0)),
+            Transform::Deinterleave { heads } if info.rows == 1 => {
                 let values = decoded();
-                to_bytes(half_split(info.cols, heads).map(|from| values[from]))
+                to_bytes(deinterleaved(info.cols, heads).map(|from| values[from]))
             }
-            Change::Split { heads } => {
+            Transform::Deinterleave { heads } => {
                 let row = info.format.bytes_for(info.cols);
-                let rows = half_split(info.rows, heads);
+                let rows = deinterleaved(info.rows, heads);
                 let mut out = Vec::with_capacity(bytes.len());
                 rows.for_each(|from| out.extend_from_slice(&bytes[from * row..][..row]));
                 Cow::Owned(out)
@@ -176,16 +182,16 @@ impl Entry {
         }
     }
 
-    /// Gives the memory of the source's bytes back until they are read again.
+    /// Returns the memory of the source's bytes to the system until they are read again.
     pub(crate) fn release(&self, files: &[SourceFile]) {
-        if let Some((file, range)) = &self.place {
+        if let Some((file, range)) = &self.source {
             files[*file].bytes.release(range.clone());
         }
     }
 }
 
-/// For each row in half-split order, the row of the interleaved order it comes from.
-fn half_split(rows: usize, heads: usize) -> impl Iterator<Item = usize> {
+/// For each row in half-split order, the row in interleaved order that it comes from.
+fn deinterleaved(rows: usize, heads: usize) -> impl Iterator<Item = usize> {
     let head = rows / heads;
     (0..rows).map(move |row| {
         let (first, within) = (row / head * head, row % head);
@@ -202,15 +208,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_split_undoes_interleaving() {
-        let order: Vec<usize> = half_split(12, 2).collect();
+    fn deinterleaving_gives_half_split_order() {
+        let order: Vec<usize> = deinterleaved(12, 2).collect();
         assert_eq!(order, [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]);
     }
 
     #[test]
-    fn outer_ones_do_not_matter() {
-        assert_eq!(trimmed(&[1, 1, 4]), trimmed(&[4]));
-        assert_ne!(trimmed(&[4, 1]), trimmed(&[4]));
-        assert_eq!(trimmed(&[1]), [1]);
+    fn outer_dimensions_of_one_are_ignored() {
+        assert_eq!(without_outer_ones(&[1, 1, 4]), without_outer_ones(&[4]));
+        assert_ne!(without_outer_ones(&[4, 1]), without_outer_ones(&[4]));
+        assert_eq!(without_outer_ones(&[1]), [1]);
     }
 }

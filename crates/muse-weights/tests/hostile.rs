@@ -1,4 +1,4 @@
-//! Random damage to small files: never a panic, never memory out of proportion.
+//! Randomly damaged files: opening them never panics and never takes memory out of proportion.
 
 #[path = "checkpoints/support/mod.rs"]
 mod support;
@@ -9,12 +9,12 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::*;
 
-/// Damage to a file.
+/// One change to a file.
 #[derive(Clone, Debug)]
 enum Damage {
     /// A byte becomes another.
     Byte(prop::sample::Index, u8),
-    /// Eight bytes become a number of the kind that breaks arithmetic.
+    /// Eight bytes become a number that is likely to overflow.
     Word(prop::sample::Index, u64),
     /// The rest is cut off.
     Cut(prop::sample::Index),
@@ -42,7 +42,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Damages the first `within` bytes, where the settings are.
+/// Applies changes within the first `within` bytes, where the settings are.
 fn apply(bytes: &mut Vec<u8>, within: usize, damages: &[Damage]) {
     for damage in damages {
         let within = within.min(bytes.len());
@@ -65,25 +65,25 @@ fn apply(bytes: &mut Vec<u8>, within: usize, damages: &[Damage]) {
     }
 }
 
-/// Opens the files and reads all there is to read.
+/// Opens the files and reads everything in them. Returns whether they were accepted.
 fn exercise(files: Vec<(String, Vec<u8>)>) -> bool {
     let Ok(checkpoint) = open(files) else { return false };
     let _ = checkpoint.vocabulary();
     for tensor in checkpoint.tensors() {
-        let view = checkpoint.weight(&tensor.name).expect("a tensor that was promised");
+        let view = checkpoint.weight(&tensor.name).expect("a listed tensor");
         assert_eq!(view.bytes.len(), view.format.bytes_for(view.rows * view.cols));
     }
     true
 }
 
-/// The most memory this process ever mapped, in bytes, where the system tells.
+/// Peak virtual memory of this process in bytes, where the system reports it.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmPeak:"))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// One test in the process, so that nobody else's memory is counted.
+/// The only test in this process, so that no other memory is counted.
 #[test]
 fn damaged_files_neither_panic_nor_grow() {
     let mut runner = TestRunner::new_with_rng(
@@ -120,6 +120,6 @@ fn damaged_files_neither_panic_nor_grow() {
             let grown = after - before;
             assert!(grown < 64 << 20, "{grown} bytes more for files of less than 200 KiB");
         }
-        _ => eprintln!("skipped: this system does not tell how much memory a process used"),
+        _ => eprintln!("skipped: this system does not report the memory of a process"),
     }
 }

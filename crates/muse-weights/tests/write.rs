@@ -1,4 +1,4 @@
-//! Checkpoints written in other formats and read back, and what cannot be written.
+//! Checkpoints written in other formats and read back, and what `quantize` refuses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use muse_core::contract::WeightSource;
 use muse_core::quant::Format;
 use muse_testkit::{golden_dir, nano_dir};
 use muse_weights::{
-    Checkpoint, Error, GgufKeys, GgufTensor, GgufWriter, Imatrix, ModelKind, Progress, Recipe,
-    Written, quantize,
+    Checkpoint, Error, GgufKeys, GgufTensor, GgufWriter, Imatrix, ModelKind, QuantizeOptions,
+    QuantizeProgress, QuantizedTensor, quantize,
 };
 
 fn open(path: &Path) -> Checkpoint {
@@ -19,18 +19,18 @@ fn nano() -> Checkpoint {
     open(&nano_dir().join("target"))
 }
 
-fn recipe(format: Format) -> Recipe<'static> {
-    Recipe {
+fn options(format: Format) -> QuantizeOptions<'static> {
+    QuantizeOptions {
         kind: ModelKind::Text,
-        body: format,
-        head: format,
+        format,
+        lm_head: format,
         imatrix: None,
         vocabulary: None,
         threads: 2,
     }
 }
 
-/// A folder that must hold one file in the end.
+/// A folder for the one file that a test writes.
 struct Out(tempfile::TempDir);
 
 impl Out {
@@ -46,12 +46,16 @@ impl Out {
         fs::read_dir(self.0.path()).expect("the folder").count()
     }
 
-    fn write(&self, checkpoint: &Checkpoint, recipe: &Recipe<'_>) -> (Checkpoint, Vec<Written>) {
+    fn write(
+        &self,
+        checkpoint: &Checkpoint,
+        options: &QuantizeOptions<'_>,
+    ) -> (Checkpoint, Vec<QuantizedTensor>) {
         let mut tensors = Vec::new();
         let mut progress = (0, 0);
-        let bytes = quantize(checkpoint, &self.path(), recipe, &mut |step| match step {
-            Progress::Bytes { done, total } => progress = (done, total),
-            Progress::Tensor(written) => tensors.push(written.clone()),
+        let bytes = quantize(checkpoint, &self.path(), options, &mut |step| match step {
+            QuantizeProgress::Bytes { done, total } => progress = (done, total),
+            QuantizeProgress::Tensor(written) => tensors.push(written.clone()),
         });
         let bytes = bytes.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(self.files(), 1);
@@ -60,22 +64,22 @@ impl Out {
         (open(&self.path()), tensors)
     }
 
-    fn refused(&self, checkpoint: &Checkpoint, recipe: &Recipe<'_>, wants: &[&str]) {
+    fn refused(&self, checkpoint: &Checkpoint, options: &QuantizeOptions<'_>, wants: &[&str]) {
         let before = self.files();
-        let error = quantize(checkpoint, &self.path(), recipe, &mut |_| {}).expect_err("refused");
+        let error = quantize(checkpoint, &self.path(), options, &mut |_| {}).expect_err("refused");
         for want in wants {
             assert!(error.to_string().contains(want), "`{error}` does not say `{want}`");
         }
-        assert_eq!(self.files(), before, "nothing is left behind");
+        assert_eq!(self.files(), before, "no file is left behind");
     }
 }
 
 #[test]
-fn nano_comes_back_in_every_format() {
+fn nano_is_read_back_in_every_format() {
     let nano = nano();
     for format in Format::ALL.iter().copied().filter(|format| format.encoder().is_some()) {
         let out = Out::new();
-        let (written, tensors) = out.write(&nano, &recipe(format));
+        let (written, tensors) = out.write(&nano, &options(format));
         assert_eq!(written.spec().text, nano.spec().text, "{format}");
         assert_eq!(tensors.len(), written.tensors().len(), "{format}");
         for tensor in &tensors {
@@ -89,7 +93,7 @@ fn nano_comes_back_in_every_format() {
             let miss = square(&mut a.iter().zip(&b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
             let relative = (miss / square(&mut a.iter().map(|a| f64::from(*a)))).sqrt();
             assert!((relative - tensor.error).abs() <= 1e-9, "{format} {name}: {relative}");
-            let most = match format {
+            let max = match format {
                 Format::F32 | Format::Bf16 => 0.0,
                 Format::F16 => 1e-4,
                 Format::Q8_0 => 0.01,
@@ -97,7 +101,7 @@ fn nano_comes_back_in_every_format() {
                 Format::Q5K | Format::Q5_0 | Format::Q5_1 => 0.06,
                 _ => 0.13,
             };
-            assert!(relative <= if matrix { most } else { 0.0 }, "{format} {name}: {relative}");
+            assert!(relative <= if matrix { max } else { 0.0 }, "{format} {name}: {relative}");
         }
     }
 }
@@ -130,10 +134,10 @@ fn errors_on_nano_are_at_most_those_of_llama_cpp() {
 }
 
 #[test]
-fn a_copy_of_a_gguf_file_is_the_file() {
-    let handed = golden_dir().join("nano/gguf/target.q8_0.gguf");
-    let (source, out) = (open(&handed), Out::new());
-    let (written, tensors) = out.write(&source, &recipe(Format::Q8_0));
+fn a_file_quantized_to_its_own_format_is_copied() {
+    let path = golden_dir().join("nano/gguf/target.q8_0.gguf");
+    let (source, out) = (open(&path), Out::new());
+    let (written, tensors) = out.write(&source, &options(Format::Q8_0));
     assert!(tensors.iter().all(|tensor| tensor.error == 0.0));
     for info in source.tensors() {
         let (a, b) = (source.weight(&info.name), written.weight(&info.name));
@@ -144,9 +148,10 @@ fn a_copy_of_a_gguf_file_is_the_file() {
 }
 
 #[test]
-fn the_head_has_its_own_format() {
+fn the_lm_head_has_its_own_format() {
     let out = Out::new();
-    let (written, _) = out.write(&nano(), &Recipe { head: Format::Q6K, ..recipe(Format::Q4_0) });
+    let (written, _) =
+        out.write(&nano(), &QuantizeOptions { lm_head: Format::Q6K, ..options(Format::Q4_0) });
     let format = |name: &str| written.weight(name).expect("a tensor").format;
     assert_eq!(format("output.weight"), Format::Q6K);
     assert_eq!(format("token_embd.weight"), Format::Q4_0);
@@ -154,18 +159,18 @@ fn the_head_has_its_own_format() {
 }
 
 #[test]
-fn narrow_rows_take_formats_with_small_blocks_and_say_so() {
+fn narrow_rows_fall_back_to_formats_with_smaller_blocks() {
     let tiny = open(&golden_dir().join("tiny/target"));
-    for (asked, got) in
+    for (requested, got) in
         [(Format::Q4K, Format::Q5_0), (Format::Q5K, Format::Q5_1), (Format::Q6K, Format::Q8_0)]
     {
-        let (_, tensors) = Out::new().write(&tiny, &recipe(asked));
+        let (_, tensors) = Out::new().write(&tiny, &options(requested));
         let of = |name: &str| {
             tensors.iter().find(|written| written.tensor.name == name).expect("a tensor")
         };
         let (narrow, wide) = (of("blk.0.ffn_up.weight"), of("blk.0.ffn_down.weight"));
-        assert_eq!((narrow.tensor.format, narrow.wanted), (got, Some(asked)));
-        assert_eq!((wide.tensor.format, wide.wanted), (asked, None));
+        assert_eq!((narrow.tensor.format, narrow.requested), (got, Some(requested)));
+        assert_eq!((wide.tensor.format, wide.requested), (requested, None));
     }
 }
 
@@ -173,16 +178,16 @@ fn narrow_rows_take_formats_with_small_blocks_and_say_so() {
 fn files_are_not_overwritten() {
     let out = Out::new();
     fs::write(out.path(), "mine").expect("a file");
-    out.refused(&nano(), &recipe(Format::Q8_0), &["model.gguf", "never overwritten"]);
+    out.refused(&nano(), &options(Format::Q8_0), &["model.gguf", "never overwritten"]);
     assert_eq!(fs::read(out.path()).expect("the file"), b"mine");
 }
 
 #[test]
 fn quantized_files_are_not_quantized_again() {
     let (coarse, out) = (Out::new(), Out::new());
-    let (q4, _) = coarse.write(&nano(), &recipe(Format::Q4K));
-    out.refused(&q4, &recipe(Format::Q5K), &["token_embd.weight", "Q4_K", "errors of both"]);
-    let (wide, tensors) = out.write(&q4, &recipe(Format::F32));
+    let (q4, _) = coarse.write(&nano(), &options(Format::Q4K));
+    out.refused(&q4, &options(Format::Q5K), &["token_embd.weight", "Q4_K", "errors of both"]);
+    let (wide, tensors) = out.write(&q4, &options(Format::F32));
     assert!(tensors.iter().all(|tensor| tensor.error == 0.0));
     let values = |of: &Checkpoint| of.weight("blk.2.attn_q.weight").expect("a tensor").to_f32();
     assert_eq!(values(&wide), values(&q4));
@@ -191,7 +196,7 @@ fn quantized_files_are_not_quantized_again() {
 #[test]
 fn values_that_do_not_fit_are_refused() {
     let (source, out) = (Out::new(), Out::new());
-    source.write(&nano(), &recipe(Format::F32));
+    source.write(&nano(), &options(Format::F32));
     let bytes = fs::read(source.path()).expect("the file");
     let edited = |value: f32| {
         let mut bytes = bytes.clone();
@@ -203,17 +208,17 @@ fn values_that_do_not_fit_are_refused() {
         open(&path)
     };
     let last = "blk.7.ffn_down.weight";
-    out.refused(&edited(f32::NAN), &recipe(Format::Q8_0), &[last, "not finite in row 255"]);
-    out.refused(&edited(7e4), &recipe(Format::F16), &[last, "7e4 in row 255", "F16", "BF16"]);
-    out.refused(&edited(1e9), &recipe(Format::Q4K), &[last, "1e9", "Q4_K"]);
+    out.refused(&edited(f32::NAN), &options(Format::Q8_0), &[last, "not finite in row 255"]);
+    out.refused(&edited(7e4), &options(Format::F16), &[last, "7e4 in row 255", "F16", "BF16"]);
+    out.refused(&edited(1e9), &options(Format::Q4K), &[last, "1e9", "Q4_K"]);
 }
 
 #[test]
 fn formats_without_an_encoder_are_refused() {
-    Out::new().refused(&nano(), &recipe(Format::Iq2Xxs), &["token_embd.weight", "not IQ2_XXS"]);
+    Out::new().refused(&nano(), &options(Format::Iq2Xxs), &["token_embd.weight", "not IQ2_XXS"]);
 }
 
-/// An importance matrix that cares for some columns of one tensor.
+/// Writes an importance matrix for one tensor.
 fn imatrix(path: &Path, tensor: &str, columns: &[f32], count: f32) {
     let vector = |name: &str, length: usize| GgufTensor {
         name: format!("{tensor}.{name}"),
@@ -230,16 +235,16 @@ fn imatrix(path: &Path, tensor: &str, columns: &[f32], count: f32) {
 }
 
 #[test]
-fn importances_lower_the_error_of_what_matters() {
+fn importances_lower_the_weighted_error() {
     let name = "blk.0.ffn_up.weight";
     let columns: Vec<f32> = (0..256).map(|i| if i % 8 == 0 { 500.0 } else { 5.0 }).collect();
     let (folder, nano) = (Out::new(), nano());
     imatrix(&folder.path(), name, &columns, 5.0);
     let imatrix = Imatrix::open(&folder.path()).expect("an importance matrix");
-    let told = Recipe { imatrix: Some(&imatrix), ..recipe(Format::Q4K) };
-    let (plain_out, told_out) = (Out::new(), Out::new());
-    let (plain, _) = plain_out.write(&nano, &recipe(Format::Q4K));
-    let (told, tensors) = told_out.write(&nano, &told);
+    let with_imatrix = QuantizeOptions { imatrix: Some(&imatrix), ..options(Format::Q4K) };
+    let (plain_out, weighted_out) = (Out::new(), Out::new());
+    let (plain, _) = plain_out.write(&nano, &options(Format::Q4K));
+    let (weighted_model, tensors) = weighted_out.write(&nano, &with_imatrix);
     let weighted: Vec<&str> = tensors
         .iter()
         .filter(|tensor| tensor.weighted)
@@ -252,8 +257,15 @@ fn importances_lower_the_error_of_what_matters() {
         let misses = source.iter().zip(&values).zip(columns.iter().cycle());
         misses.map(|((x, y), w)| f64::from(w * (x - y) * (x - y))).sum()
     };
-    assert!(error(&told) < 0.8 * error(&plain), "{} of {}", error(&told), error(&plain));
-    let other = |name: &str| (plain.weight(name).unwrap().bytes, told.weight(name).unwrap().bytes);
+    assert!(
+        error(&weighted_model) < 0.8 * error(&plain),
+        "{} of {}",
+        error(&weighted_model),
+        error(&plain)
+    );
+    let other = |name: &str| {
+        (plain.weight(name).unwrap().bytes, weighted_model.weight(name).unwrap().bytes)
+    };
     let (a, b) = other("blk.1.ffn_up.weight");
     assert_eq!(a, b);
 }
@@ -265,9 +277,9 @@ fn broken_importances_are_refused() {
         imatrix(&folder.path(), "blk.0.ffn_up.weight", columns, count);
         let error = match Imatrix::open(&folder.path()) {
             Ok(imatrix) => {
-                let recipe = Recipe { imatrix: Some(&imatrix), ..recipe(Format::Q4K) };
+                let options = QuantizeOptions { imatrix: Some(&imatrix), ..options(Format::Q4K) };
                 let out = Out::new();
-                quantize(&nano(), &out.path(), &recipe, &mut |_| {}).expect_err("refused")
+                quantize(&nano(), &out.path(), &options, &mut |_| {}).expect_err("refused")
             }
             Err(error) => error,
         };
@@ -282,8 +294,8 @@ fn broken_importances_are_refused() {
     fs::write(folder.path(), [1, 0, 0, 0, 5, 0, 0, 0]).expect("a file");
     let error = Imatrix::open(&folder.path()).expect_err("refused");
     assert!(error.to_string().contains("llama-imatrix"), "{error}");
-    let handed = golden_dir().join("nano/gguf/target.bf16.gguf");
-    let error = Imatrix::open(&handed).expect_err("refused");
+    let path = golden_dir().join("nano/gguf/target.bf16.gguf");
+    let error = Imatrix::open(&path).expect_err("refused");
     assert!(error.to_string().contains("none named `*.in_sum2`"), "{error}");
 }
 
@@ -300,9 +312,9 @@ fn an_unfinished_file_is_removed() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_an_error() {
+fn a_missing_output_folder_is_an_error() {
     let out = Out::new().0.path().join("nowhere/model.gguf");
-    let error = quantize(&nano(), &out, &recipe(Format::Q8_0), &mut |_| {}).expect_err("refused");
+    let error = quantize(&nano(), &out, &options(Format::Q8_0), &mut |_| {}).expect_err("refused");
     assert!(matches!(error, Error::Write { .. }), "{error}");
     assert!(error.to_string().contains("nowhere"), "{error}");
 }

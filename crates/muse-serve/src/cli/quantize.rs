@@ -1,4 +1,5 @@
-//! `muse quantize`: a checkpoint as a GGUF file in another format, with the error of each tensor.
+//! `muse quantize`: writes a checkpoint as a GGUF file in another format, and prints the error of
+//! each tensor.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -7,7 +8,9 @@ use std::thread::available_parallelism;
 use anyhow::{Context, Result, bail};
 use muse_core::contract::WeightSource;
 use muse_core::quant::Format;
-use muse_weights::{Checkpoint, Imatrix, ModelKind, Recipe, Written, quantize};
+use muse_weights::{
+    Checkpoint, Imatrix, ModelKind, QuantizeOptions, QuantizeProgress, QuantizedTensor, quantize,
+};
 
 use super::args::QuantizeCommand;
 use super::terminal::{Progress, Screen};
@@ -18,30 +21,30 @@ pub(super) fn run(command: &QuantizeCommand) -> Result<ExitCode> {
     let imatrix = command.imatrix.as_deref().map(Imatrix::open).transpose()?;
     let vocabulary = command.vocabulary.as_deref().map(Checkpoint::open).transpose()?;
     let threads = command.threads.or_else(|| available_parallelism().ok());
-    let recipe = Recipe {
+    let options = QuantizeOptions {
         kind,
-        body: command.body,
-        head: command.keep_head.unwrap_or_else(|| usual_head(command.body)),
+        format: command.body,
+        lm_head: command.keep_head.unwrap_or_else(|| default_lm_head(command.body)),
         imatrix: imatrix.as_ref(),
         vocabulary: vocabulary.as_ref(),
         threads: threads.map_or(1, NonZeroUsize::get),
     };
     let (mut screen, mut progress) = (Screen::new(), Progress::new());
-    let (mut told, mut bits, mut values) = (Ok(()), 0, 0);
-    let bytes = quantize(&checkpoint, &command.output, &recipe, &mut |step| match step {
-        muse_weights::Progress::Bytes { done, total } => progress.show("quantizing", done, total),
-        muse_weights::Progress::Tensor(written) => {
+    let (mut printed, mut bits, mut values) = (Ok(()), 0, 0);
+    let bytes = quantize(&checkpoint, &command.output, &options, &mut |step| match step {
+        QuantizeProgress::Bytes { done, total } => progress.show("quantizing", done, total),
+        QuantizeProgress::Tensor(written) => {
             progress.clear();
             bits += 8 * written.tensor.bytes();
             values += written.tensor.shape.iter().product::<usize>();
-            if told.is_ok() {
-                told = screen.say(&line(written, recipe.imatrix.is_some()));
+            if printed.is_ok() {
+                printed = screen.say(&line(written, options.imatrix.is_some()));
             }
         }
     })?;
     progress.clear();
-    // A reader of the list who left has no say in whether the file is written.
-    told?;
+    // The file is written even when the reader of the list has closed the pipe.
+    printed?;
     let bits = bits as f64 / values as f64;
     screen.say(&format!(
         "{}: {:.3} GB, {bits:.2} bits a weight\n",
@@ -57,7 +60,7 @@ pub(super) fn run(command: &QuantizeCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The model of the checkpoint that is meant.
+/// Which model of the checkpoint to write.
 fn kind(checkpoint: &Checkpoint, command: &QuantizeCommand) -> Result<ModelKind> {
     let kinds = ModelKind::of(checkpoint.spec());
     let path = command.input.display();
@@ -71,8 +74,9 @@ fn kind(checkpoint: &Checkpoint, command: &QuantizeCommand) -> Result<ModelKind>
     Ok(kind)
 }
 
-/// The head decides the token: it is kept finer than a body of few bits.
-fn usual_head(body: Format) -> Format {
+/// The default format of the LM head: errors there change logits directly, so it has more bits than
+/// matrices of few bits.
+fn default_lm_head(body: Format) -> Format {
     match body {
         Format::Q4_0 | Format::Q4_1 | Format::Q5_0 | Format::Q5_1 | Format::Q4K | Format::Q5K => {
             Format::Q6K
@@ -81,16 +85,16 @@ fn usual_head(body: Format) -> Format {
     }
 }
 
-/// A tensor of the list.
-fn line(written: &Written, imatrix: bool) -> String {
-    let Written { tensor, wanted, from, error, weighted } = written;
+/// One line of the list of tensors.
+fn line(written: &QuantizedTensor, imatrix: bool) -> String {
+    let QuantizedTensor { tensor, requested, from, error, weighted } = written;
     let shape: Vec<String> = tensor.shape.iter().map(ToString::to_string).collect();
     let formats = format!("{from} -> {}", tensor.format);
     let error = if *error == 0.0 { "exact".to_owned() } else { format!("error {error:.3e}") };
     let mut line = format!("{:<34} {:>14}  {formats:<13}  {error}", tensor.name, shape.join(" x "));
-    if let Some(wanted) = wanted {
+    if let Some(requested) = requested {
         let width = tensor.shape.last().copied().unwrap_or_default();
-        line += &format!("  (rows of {width} are not whole blocks of {wanted})");
+        line += &format!("  (rows of {width} are no multiple of the quant block of {requested})");
     }
     if imatrix && !weighted && tensor.format.block_values() > 1 {
         line += "  (not in the importance matrix)";
@@ -99,7 +103,7 @@ fn line(written: &Written, imatrix: bool) -> String {
     line
 }
 
-/// The type that a word on the command line means.
+/// The format that a type on the command line names.
 pub(super) fn format(word: &str) -> Result<Format, String> {
     let written = || Format::ALL.iter().copied().filter(|format| format.encoder().is_some());
     let found = written().find(|format| format.name().eq_ignore_ascii_case(word));

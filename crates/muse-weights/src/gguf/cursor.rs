@@ -1,12 +1,12 @@
-//! Reading a GGUF header front to back, never past its end.
+//! Reads a GGUF header front to back and never past the end of the file.
 
 use std::fmt::Display;
 use std::ops::Range;
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped};
 use crate::folder::SourceFile;
 
-/// A position in a file. Reads name the `place` they are for.
+/// A read position in a file. Every read names the field it is for, which errors show.
 pub(super) struct Cursor<'a> {
     file: &'a SourceFile,
     at: usize,
@@ -26,45 +26,45 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `length` bytes.
-    fn take(&mut self, length: usize, place: &str) -> Result<&'a [u8]> {
+    fn take(&mut self, length: usize, field: &str) -> Result<&'a [u8]> {
         if length > self.left() {
             let found = format!("{} bytes up to the end of the file", self.left());
-            return Err(self.wrong(place, found, format!("{length}; is the file complete?")));
+            return Err(self.malformed(field, found, format!("{length}; is the file complete?")));
         }
         let bytes = &self.file.bytes[self.at..][..length];
         self.at += length;
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self, place: &str) -> Result<[u8; N]> {
-        let bytes = self.take(N, place)?;
-        Ok(bytes.try_into().expect("take gives what was asked"))
+    fn array<const N: usize>(&mut self, field: &str) -> Result<[u8; N]> {
+        let bytes = self.take(N, field)?;
+        Ok(bytes.try_into().expect("`take` returns the asked length"))
     }
 
-    pub(super) fn u32(&mut self, place: &str) -> Result<u32> {
-        self.array(place).map(u32::from_le_bytes)
+    pub(super) fn u32(&mut self, field: &str) -> Result<u32> {
+        self.array(field).map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self, place: &str) -> Result<u64> {
-        self.array(place).map(u64::from_le_bytes)
+    pub(super) fn u64(&mut self, field: &str) -> Result<u64> {
+        self.array(field).map(u64::from_le_bytes)
     }
 
     /// The next `length` bytes, at most eight, with zeros behind.
-    pub(super) fn scalar(&mut self, length: usize, place: &str) -> Result<[u8; 8]> {
+    pub(super) fn scalar(&mut self, length: usize, field: &str) -> Result<[u8; 8]> {
         let mut wide = [0; 8];
-        wide[..length].copy_from_slice(self.take(length, place)?);
+        wide[..length].copy_from_slice(self.take(length, field)?);
         Ok(wide)
     }
 
     /// A count of items of at least `item_bytes` each: no more than the rest of the file holds.
-    pub(super) fn count(&mut self, item_bytes: usize, place: &str) -> Result<usize> {
-        let count = self.u64(place)?;
-        let most = self.left() / item_bytes;
-        if count > most as u64 {
+    pub(super) fn count(&mut self, item_bytes: usize, field: &str) -> Result<usize> {
+        let count = self.u64(field)?;
+        let max = self.left() / item_bytes;
+        if count > max as u64 {
             let found = format!("a count of {count}");
             let expected =
-                format!("at most {most}, what the rest of the file can hold; is it complete?");
-            return Err(self.wrong(place, found, expected));
+                format!("at most {max}, what the rest of the file can hold; is it complete?");
+            return Err(self.malformed(field, found, expected));
         }
         Ok(count as usize)
     }
@@ -74,30 +74,35 @@ impl<'a> Cursor<'a> {
         &mut self,
         count: usize,
         item_bytes: usize,
-        place: &str,
+        field: &str,
     ) -> Result<Range<usize>> {
         let start = self.at;
-        self.take(count.saturating_mul(item_bytes), place)?;
+        self.take(count.saturating_mul(item_bytes), field)?;
         Ok(start..self.at)
     }
 
-    /// The bytes of a text.
-    pub(super) fn text_bytes(&mut self, place: &str) -> Result<Range<usize>> {
-        let length = self.count(1, place)?;
-        self.skip(length, 1, place)
+    /// The byte range of a string: a length and that many bytes.
+    pub(super) fn string_range(&mut self, field: &str) -> Result<Range<usize>> {
+        let length = self.count(1, field)?;
+        self.skip(length, 1, field)
     }
 
-    /// A text.
-    pub(super) fn text(&mut self, place: &str) -> Result<&'a str> {
-        let range = self.text_bytes(place)?;
+    /// A string, which must be UTF-8.
+    pub(super) fn string(&mut self, field: &str) -> Result<&'a str> {
+        let range = self.string_range(field)?;
         std::str::from_utf8(&self.file.bytes[range])
-            .map_err(|error| self.wrong(place, error, "UTF-8"))
+            .map_err(|error| self.malformed(field, error, "UTF-8"))
     }
 
-    pub(super) fn wrong(&self, place: &str, found: impl Display, expected: impl Display) -> Error {
+    pub(super) fn malformed(
+        &self,
+        field: &str,
+        found: impl Display,
+        expected: impl Display,
+    ) -> Error {
         Error::Malformed {
             file: self.file.name.clone(),
-            place: shown(place),
+            location: escaped(field),
             found: found.to_string(),
             expected: expected.to_string(),
         }

@@ -1,11 +1,11 @@
-//! Keys of a DFlash drafter.
+//! Reads the keys of a DFlash drafter.
 
 use muse_core::contract::DrafterSpec;
 
 use super::Keys;
 use super::text::{Attention, attention, sliding_layers};
 use crate::error::Result;
-use crate::settings::{Settings, block, check_target_layers, most};
+use crate::settings::{Settings, check_target_layers, draft_block_size, max};
 
 pub(super) fn spec(keys: Keys<'_>) -> Result<DrafterSpec> {
     let Attention { hidden, ffn, heads, kv_heads, head_dim, layers } = attention(keys)?;
@@ -13,7 +13,11 @@ pub(super) fn spec(keys: Keys<'_>) -> Result<DrafterSpec> {
     let sliding = sliding_layers(keys, layers)?.unwrap_or_else(|| vec![true; layers]);
     if sliding.contains(&false) {
         let key = "attention.sliding_window_pattern";
-        return Err(keys.variant(key, "a full layer", "a drafter that slides in every layer"));
+        return Err(keys.variant(
+            key,
+            "a layer with full attention",
+            "a sliding window in every layer",
+        ));
     }
     let target_layers = keys.integers("target_layers")?;
     let mask = "tokenizer.ggml.mask_token_id";
@@ -27,21 +31,21 @@ pub(super) fn spec(keys: Keys<'_>) -> Result<DrafterSpec> {
         layers,
         norm_eps: keys.positive("attention.layer_norm_rms_epsilon", 1.0)?,
         rope_theta: keys.positive("rope.freq_base", 1e12)?,
-        reach: keys.size("attention.sliding_window", most::POSITIONS)? as u32,
-        block: block(&keys, "block_size")?,
-        mask_token: full_keys
-            .token(mask)?
-            .ok_or_else(|| full_keys.wrong(mask, "nothing", "the token that fills a block"))?,
-        // Files count a layer's input, the model counts the output of the layer before.
+        reach: keys.size("attention.sliding_window", max::POSITIONS)? as u32,
+        block: draft_block_size(&keys, "block_size")?,
+        mask_token: full_keys.token(mask)?.ok_or_else(|| {
+            full_keys.wrong(mask, "nothing", "the token that fills the draft block")
+        })?,
+        // GGUF gives the number of the layer whose input is read: the output of the one before.
         target_layers: check_target_layers(&keys, "target_layers", target_layers, 1)?,
     })
 }
 
-/// Switches of other drafters of the architecture. Their neutral value may be written out.
+/// Refuses settings of other drafters of this architecture unless they have their neutral value.
 fn refuse_variants(keys: Keys<'_>, head_dim: usize) -> Result<()> {
     keys.only("hidden_act", &["silu"])?;
     for key in ["attention.causal", "sample_from_anchor"] {
-        if keys.flag(key)? == Some(true) {
+        if keys.boolean(key)? == Some(true) {
             return Err(keys.variant(key, "true", "false"));
         }
     }

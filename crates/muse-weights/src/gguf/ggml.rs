@@ -1,4 +1,4 @@
-//! The ids GGUF gives to tensor formats: those read here, and the others by name.
+//! Ids of tensor formats in GGUF: those that are read, and names for the others.
 
 use muse_core::quant::Format;
 
@@ -31,7 +31,7 @@ const READ: &[(u32, Format)] = &[
     (39, Format::Mxfp4),
 ];
 
-/// Formats of ggml that are not read: id, name, values and bytes of a block.
+/// Formats of ggml that are not read: id, name, (values, bytes) of a quant block.
 const FOREIGN: &[(u32, &str, (usize, usize))] = &[
     (9, "Q8_1", (32, 36)),
     (15, "Q8_K", (256, 292)),
@@ -45,7 +45,7 @@ const FOREIGN: &[(u32, &str, (usize, usize))] = &[
     (40, "NVFP4", (64, 36)),
 ];
 
-/// Formats that only ik_llama.cpp writes; the repacked ones (from 200) add a suffix.
+/// Formats that only ik_llama.cpp writes; names of repacked ones, ids from 200 on, have a suffix.
 const IK: &[(u32, &str)] = &[
     (97, "Q8_0_X4"),
     (98, "Q8_1_X4"),
@@ -109,18 +109,18 @@ const IK: &[(u32, &str)] = &[
 /// The id of a format.
 pub(crate) fn format_id(format: Format) -> u32 {
     let id = READ.iter().find(|(_, read)| *read == format).map(|(id, _)| *id);
-    id.expect("every format has an id, as a test says")
+    id.expect("every format has an id: `every_format_has_one_id`")
 }
 
-/// What an id means, and the values and bytes of a block where known.
+/// The format of an id, and (values, bytes) of its quant block where known.
 pub(super) fn encoding(id: u32) -> (Encoding, Option<(usize, usize)>) {
     if let Some(&(_, format)) = READ.iter().find(|(known, _)| *known == id) {
         let block = (format.block_values(), format.block_bytes());
         return (Encoding::Known(format), Some(block));
     }
     if let Some(&(_, name, block)) = FOREIGN.iter().find(|(known, ..)| *known == id) {
-        let advice = "no matrix of this model is read in it here; llama.cpp may run the file, or \
-                      use a BF16, Q8_0 or K-quantized one";
+        let advice = "not read here; llama.cpp may run the file, or use one in BF16, Q8_0 or a \
+                      K quantization";
         return (Encoding::Foreign { name: name.to_owned(), advice }, Some(block));
     }
     if let Some(&(_, name)) = IK.iter().find(|(known, _)| *known == id) {

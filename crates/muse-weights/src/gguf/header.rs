@@ -1,35 +1,52 @@
-//! The GGUF container: magic, keys with typed values, tensor descriptions, aligned data.
+//! Parses the GGUF container: magic, keys with typed values, tensor descriptions, aligned data.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::ggml;
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped};
 use crate::folder::SourceFile;
-use crate::raw::{RawTensor, product, refuse_duplicates};
+use crate::raw::{RawTensor, checked_product, refuse_duplicates};
 use crate::safetensors::refuse_pointer;
 
-/// Deepest nesting of lists in lists that is followed.
+/// Deepest nesting of arrays in arrays that is accepted.
 const MAX_NESTING: usize = 4;
-/// Longest name of a key or a tensor.
+/// Longest name of a key or a tensor, in bytes.
 const MAX_NAME: usize = 1 << 16;
 /// Most dimensions of a tensor.
 const MAX_DIMS: u32 = 4;
 
-/// A value of a key. Texts and lists stay in the file.
+/// The value of a key. Strings and arrays stay in the file: their bytes are `range`.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Unsigned(u64),
     Signed(i64),
     Float(f64),
-    Flag(bool),
-    Text(Range<usize>),
-    List { kind: u32, count: usize, range: Range<usize> },
+    Bool(bool),
+    String(Range<usize>),
+    Array { item_type: u32, count: usize, range: Range<usize> },
 }
 
-/// Ids of value types.
-pub(crate) mod kind {
+impl Value {
+    /// The value as messages show it.
+    pub(super) fn describe(&self, file: &SourceFile) -> String {
+        match self {
+            Self::Unsigned(n) => n.to_string(),
+            Self::Signed(n) => n.to_string(),
+            Self::Float(n) => n.to_string(),
+            Self::Bool(flag) => flag.to_string(),
+            Self::String(range) => {
+                let string = String::from_utf8_lossy(&file.bytes[range.clone()]);
+                format!("the string `{}`", escaped(&string))
+            }
+            Self::Array { count, .. } => format!("an array of {count}"),
+        }
+    }
+}
+
+/// The ids of value types.
+pub(crate) mod value_type {
     pub(crate) const U8: u32 = 0;
     pub(crate) const I8: u32 = 1;
     pub(crate) const U16: u32 = 2;
@@ -38,32 +55,32 @@ pub(crate) mod kind {
     pub(crate) const I32: u32 = 5;
     pub(crate) const F32: u32 = 6;
     pub(crate) const BOOL: u32 = 7;
-    pub(crate) const TEXT: u32 = 8;
-    pub(crate) const LIST: u32 = 9;
+    pub(crate) const STRING: u32 = 8;
+    pub(crate) const ARRAY: u32 = 9;
     pub(crate) const U64: u32 = 10;
     pub(crate) const I64: u32 = 11;
     pub(crate) const F64: u32 = 12;
 }
 
-/// The keys of a file.
+/// The version and the keys of a file.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) version: u32,
     pub(super) keys: HashMap<String, Value>,
-    /// Where the type and the value of each key are, in the file's order.
-    pub(crate) places: Vec<(String, Range<usize>)>,
+    /// The bytes of each key's type and value, in the order of the file.
+    pub(crate) key_ranges: Vec<(String, Range<usize>)>,
 }
 
-/// Reads a file's header and checks that its tensors lie in it side by side.
+/// Reads a file's header and checks that its tensors lie inside the file, one after the other.
 pub(crate) fn parse(file: &SourceFile, index: usize) -> Result<(Header, Vec<RawTensor>)> {
     refuse_pointer(file)?;
     let mut cursor = Cursor::new(file, 0);
     let version = version(&mut cursor)?;
-    // A description has a name's length, the number of dimensions, a type and an offset; a key
-    // has a name's length, a type and a byte of value.
+    // The smallest description of a tensor is 24 bytes (name length, dimension count, type and
+    // offset), the smallest key 13 (name length, type and one byte of value).
     let tensor_count = cursor.count(24, "tensor count")?;
     let key_count = cursor.count(13, "key count")?;
-    let (mut keys, mut places) = (HashMap::new(), Vec::new());
+    let (mut keys, mut key_ranges) = (HashMap::new(), Vec::new());
     for _ in 0..key_count {
         let name = name(&mut cursor, "name of a key")?;
         let start = cursor.at();
@@ -71,12 +88,12 @@ pub(crate) fn parse(file: &SourceFile, index: usize) -> Result<(Header, Vec<RawT
         if keys.contains_key(&name) {
             return Err(Error::Key {
                 file: file.name.clone(),
-                key: shown(&name),
+                key: escaped(&name),
                 found: "two keys of this name".to_owned(),
                 expected: "each key once".to_owned(),
             });
         }
-        places.push((name.clone(), start..cursor.at()));
+        key_ranges.push((name.clone(), start..cursor.at()));
         keys.insert(name, value);
     }
     let alignment = alignment(file, &keys)?;
@@ -87,64 +104,65 @@ pub(crate) fn parse(file: &SourceFile, index: usize) -> Result<(Header, Vec<RawT
     let data_at = cursor.at().next_multiple_of(alignment);
     let tensors = locate(file, described, data_at, alignment)?;
     refuse_duplicates(&file.name, &tensors)?;
-    Ok((Header { version, keys, places }, tensors))
+    Ok((Header { version, keys, key_ranges }, tensors))
 }
 
 fn version(cursor: &mut Cursor<'_>) -> Result<u32> {
     let magic = cursor.u32("magic")?;
     if magic.to_le_bytes() != *b"GGUF" {
         let found = format!("`{}`", magic.to_le_bytes().escape_ascii());
-        return Err(cursor.wrong("magic", found, "`GGUF`"));
+        return Err(cursor.malformed("magic", found, "`GGUF`"));
     }
     let version = cursor.u32("version")?;
     match version {
         2 | 3 => Ok(version),
         _ if (2..=3).contains(&version.swap_bytes()) => {
             let found = "a big-endian file";
-            Err(cursor.wrong("version", found, "a little-endian one: convert the model again"))
+            Err(cursor.malformed("version", found, "a little-endian one: convert the model again"))
         }
         _ => {
             let found = format!("version {version}");
-            Err(cursor.wrong("version", found, "2 or 3: convert the model again"))
+            Err(cursor.malformed("version", found, "2 or 3: convert the model again"))
         }
     }
 }
 
-fn name(cursor: &mut Cursor<'_>, place: &str) -> Result<String> {
-    let name = cursor.text(place)?;
+fn name(cursor: &mut Cursor<'_>, field: &str) -> Result<String> {
+    let name = cursor.string(field)?;
     if name.is_empty() || name.len() > MAX_NAME {
         let found = format!("a name of {} bytes", name.len());
-        return Err(cursor.wrong(place, found, format!("1 to {MAX_NAME} bytes")));
+        return Err(cursor.malformed(field, found, format!("1 to {MAX_NAME} bytes")));
     }
     Ok(name.to_owned())
 }
 
 fn value(cursor: &mut Cursor<'_>, key: &str) -> Result<Value> {
-    let kind = cursor.u32(key)?;
-    if kind == kind::TEXT {
+    let type_id = cursor.u32(key)?;
+    if type_id == value_type::STRING {
         let at = cursor.at() + 8;
-        let length = cursor.text(key)?.len();
-        return Ok(Value::Text(at..at + length));
+        let length = cursor.string(key)?.len();
+        return Ok(Value::String(at..at + length));
     }
-    if kind == kind::LIST {
-        let kind = cursor.u32(key)?;
-        let (count, range) = list(cursor, key, kind, MAX_NESTING)?;
-        return Ok(Value::List { kind, count, range });
+    if type_id == value_type::ARRAY {
+        let item_type = cursor.u32(key)?;
+        let (count, range) = array(cursor, key, item_type, MAX_NESTING)?;
+        return Ok(Value::Array { item_type, count, range });
     }
-    let Some(size) = scalar_bytes(kind) else {
-        return Err(unknown_kind(cursor, key, kind));
+    let Some(size) = scalar_bytes(type_id) else {
+        return Err(unknown_type(cursor, key, type_id));
     };
     let bytes = cursor.scalar(size, key)?;
-    scalar(kind, bytes).ok_or_else(|| cursor.wrong(key, "a byte above 1", "a bool of 0 or 1"))
+    scalar(type_id, bytes)
+        .ok_or_else(|| cursor.malformed(key, "a byte above 1", "a bool of 0 or 1"))
 }
 
-/// Bytes of a value that is neither text nor list.
-pub(super) fn scalar_bytes(kind: u32) -> Option<usize> {
-    match kind {
-        kind::U8 | kind::I8 | kind::BOOL => Some(1),
-        kind::U16 | kind::I16 => Some(2),
-        kind::U32 | kind::I32 | kind::F32 => Some(4),
-        kind::U64 | kind::I64 | kind::F64 => Some(8),
+/// Bytes of a scalar value; none for strings and arrays.
+pub(super) fn scalar_bytes(type_id: u32) -> Option<usize> {
+    match type_id {
+        value_type::U8 | value_type::I8 | value_type::BOOL => Some(1),
+        value_type::U16 | value_type::I16 => Some(2),
+        value_type::U32 | value_type::I32 | value_type::F32 => Some(4),
+        value_type::U64 | value_type::I64 | value_type::F64 => Some(8),
         _ => None,
     }
 }
@@ -152,55 +170,57 @@ pub(super) fn scalar_bytes(kind: u32) -> Option<usize> {
 /// A value from its bytes, zero-extended to eight; none for a bool of neither 0 nor 1.
 ///
 /// # Panics
-/// When the kind is not a scalar.
-pub(super) fn scalar(kind: u32, bytes: [u8; 8]) -> Option<Value> {
+/// When the type is not a scalar.
+pub(super) fn scalar(type_id: u32, bytes: [u8; 8]) -> Option<Value> {
     let wide = u64::from_le_bytes(bytes);
-    Some(match kind {
-        kind::U8 | kind::U16 | kind::U32 | kind::U64 => Value::Unsigned(wide),
-        kind::I8 => Value::Signed((wide as i8).into()),
-        kind::I16 => Value::Signed((wide as i16).into()),
-        kind::I32 => Value::Signed((wide as i32).into()),
-        kind::I64 => Value::Signed(wide as i64),
-        kind::F32 => Value::Float(f32::from_bits(wide as u32).into()),
-        kind::F64 => Value::Float(f64::from_bits(wide)),
-        kind::BOOL if wide <= 1 => Value::Flag(wide == 1),
-        kind::BOOL => return None,
+    Some(match type_id {
+        value_type::U8 | value_type::U16 | value_type::U32 | value_type::U64 => {
+            Value::Unsigned(wide)
+        }
+        value_type::I8 => Value::Signed((wide as i8).into()),
+        value_type::I16 => Value::Signed((wide as i16).into()),
+        value_type::I32 => Value::Signed((wide as i32).into()),
+        value_type::I64 => Value::Signed(wide as i64),
+        value_type::F32 => Value::Float(f32::from_bits(wide as u32).into()),
+        value_type::F64 => Value::Float(f64::from_bits(wide)),
+        value_type::BOOL if wide <= 1 => Value::Bool(wide == 1),
+        value_type::BOOL => return None,
         _ => unreachable!("callers ask scalar_bytes first"),
     })
 }
 
-fn unknown_kind(cursor: &Cursor<'_>, key: &str, kind: u32) -> Error {
-    cursor.wrong(key, format!("value type {kind}"), "a type from 0 to 12")
+fn unknown_type(cursor: &Cursor<'_>, key: &str, type_id: u32) -> Error {
+    cursor.malformed(key, format!("value type {type_id}"), "a type from 0 to 12")
 }
 
-/// Walks over a list: its length and where its items are.
-fn list(
+/// Skips an array. Returns the number of its items and their bytes.
+fn array(
     cursor: &mut Cursor<'_>,
     key: &str,
-    kind: u32,
+    type_id: u32,
     nesting: usize,
 ) -> Result<(usize, Range<usize>)> {
-    let item_bytes = match kind {
-        kind::TEXT => 8,
-        kind::LIST if nesting == 0 => {
-            let found = format!("lists nested deeper than {MAX_NESTING}");
-            return Err(cursor.wrong(key, found, "none of these"));
+    let item_bytes = match type_id {
+        value_type::STRING => 8,
+        value_type::ARRAY if nesting == 0 => {
+            let found = format!("arrays nested deeper than {MAX_NESTING}");
+            return Err(cursor.malformed(key, found, format!("at most {MAX_NESTING} levels")));
         }
-        kind::LIST => 12,
-        _ => scalar_bytes(kind).ok_or_else(|| unknown_kind(cursor, key, kind))?,
+        value_type::ARRAY => 12,
+        _ => scalar_bytes(type_id).ok_or_else(|| unknown_type(cursor, key, type_id))?,
     };
     let count = cursor.count(item_bytes, key)?;
     let start = cursor.at();
-    match kind {
-        kind::TEXT => {
+    match type_id {
+        value_type::STRING => {
             for _ in 0..count {
-                cursor.text_bytes(key)?;
+                cursor.string_range(key)?;
             }
         }
-        kind::LIST => {
+        value_type::ARRAY => {
             for _ in 0..count {
-                let kind = cursor.u32(key)?;
-                list(cursor, key, kind, nesting - 1)?;
+                let type_id = cursor.u32(key)?;
+                array(cursor, key, type_id, nesting - 1)?;
             }
         }
         _ => {
@@ -220,17 +240,17 @@ fn alignment(file: &SourceFile, keys: &HashMap<String, Value>) -> Result<usize> 
         Some(value) => Err(Error::Key {
             file: file.name.clone(),
             key: KEY.to_owned(),
-            found: super::keys::brief(value, file),
+            found: value.describe(file),
             expected: "a power of two from 8 to 65536".to_owned(),
         }),
     }
 }
 
-/// A tensor as described: its range is not known to lie in the file yet.
+/// A tensor description. Its range is not yet checked against the file.
 struct Described {
     tensor: RawTensor,
     offset: u64,
-    /// None for formats of unknown geometry.
+    /// Bytes; none for formats whose block size is not known.
     length: Option<u64>,
 }
 
@@ -238,7 +258,7 @@ fn describe(cursor: &mut Cursor<'_>, file: &SourceFile, index: usize) -> Result<
     let name = name(cursor, "name of a tensor")?;
     let refuse = |found: String, expected: String| Error::Tensor {
         file: file.name.clone(),
-        tensor: shown(&name),
+        tensor: escaped(&name),
         found,
         expected,
     };
@@ -257,7 +277,8 @@ fn describe(cursor: &mut Cursor<'_>, file: &SourceFile, index: usize) -> Result<
     let offset = cursor.u64(&name)?;
     let width = shape[0];
     shape.reverse();
-    let Some(values) = product(&shape).filter(|&values| values <= isize::MAX as usize) else {
+    let Some(values) = checked_product(&shape).filter(|&values| values <= isize::MAX as usize)
+    else {
         let found = format!("shape {shape:?}");
         return Err(refuse(found, "dimensions whose product fits in memory".to_owned()));
     };
@@ -279,8 +300,8 @@ fn describe(cursor: &mut Cursor<'_>, file: &SourceFile, index: usize) -> Result<
     Ok(Described { tensor, offset, length })
 }
 
-/// Gives each tensor its bytes: in the file, aligned, one after the other with nothing but padding
-/// between.
+/// Assigns each tensor its byte range: inside the file, aligned, one after the other with nothing
+/// but padding between.
 fn locate(
     file: &SourceFile,
     mut described: Vec<Described>,
@@ -291,11 +312,11 @@ fn locate(
     described.sort_by_key(|described| described.offset);
     let offsets: Vec<u64> = described.iter().map(|described| described.offset).collect();
     let mut tensors = Vec::with_capacity(described.len());
-    let (mut end, mut before) = (0, "the header".to_owned());
+    let (mut end, mut previous) = (0, "the header".to_owned());
     for (i, Described { mut tensor, offset, length }) in described.into_iter().enumerate() {
         let refuse = |found: String, expected: String| Error::Tensor {
             file: file.name.clone(),
-            tensor: shown(&tensor.name),
+            tensor: escaped(&tensor.name),
             found,
             expected,
         };
@@ -312,21 +333,24 @@ fn locate(
             return Err(refuse(found, expected));
         }
         if offset < end {
-            return Err(refuse(format!("an overlap with {}", shown(&before)), after(end)));
+            return Err(refuse(
+                format!("an overlap with {}", escaped(&previous)),
+                expected_offset(end),
+            ));
         }
         if offset - end >= alignment as u64 {
-            let found = format!("a gap of {} bytes after {}", offset - end, shown(&before));
-            return Err(refuse(found, after(end)));
+            let found = format!("a gap of {} bytes after {}", offset - end, escaped(&previous));
+            return Err(refuse(found, expected_offset(end)));
         }
         end = offset + length;
         tensor.range = data_at + offset as usize..data_at + end as usize;
-        before.clone_from(&tensor.name);
+        previous.clone_from(&tensor.name);
         tensors.push(tensor);
     }
     if data_len - end >= alignment as u64 && !tensors.is_empty() {
         return Err(Error::Malformed {
             file: file.name.clone(),
-            place: "end".to_owned(),
+            location: "end".to_owned(),
             found: format!("{} bytes after the last tensor", data_len - end),
             expected: "the file to end with its last tensor".to_owned(),
         });
@@ -334,6 +358,6 @@ fn locate(
     Ok(tensors)
 }
 
-fn after(end: u64) -> String {
+fn expected_offset(end: u64) -> String {
     format!("its bytes to follow at offset {end}, or after padding")
 }

@@ -1,16 +1,16 @@
-//! The container of an importance matrix: a GGUF file of F32 tensors.
+//! The container of an importance matrix (imatrix): a GGUF file of F32 tensors.
 
 use std::path::Path;
 
 use muse_core::quant::Format;
 
 use super::header::parse;
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped};
 use crate::folder::SourceFile;
 use crate::map::Bytes;
 use crate::raw::{Encoding, RawTensor};
 
-/// An open file.
+/// An open importance matrix.
 pub(crate) struct ImatrixFile {
     file: SourceFile,
     tensors: Vec<RawTensor>,
@@ -22,9 +22,9 @@ impl ImatrixFile {
         if !file.bytes.starts_with(b"GGUF") {
             return Err(Error::Malformed {
                 file: file.name,
-                place: "magic".to_owned(),
-                found: "no GGUF file".to_owned(),
-                expected: "an importance matrix as GGUF; turn one of the older form into it with \
+                location: "magic".to_owned(),
+                found: "no GGUF magic".to_owned(),
+                expected: "an importance matrix in GGUF; convert the older format with \
                            `llama-imatrix --in-file OLD -o NEW.gguf`"
                     .to_owned(),
             });
@@ -34,7 +34,7 @@ impl ImatrixFile {
         if !imatrix.tensors.iter().any(|tensor| tensor.name.ends_with(".in_sum2")) {
             return Err(Error::Malformed {
                 file: imatrix.file.name,
-                place: "tensors".to_owned(),
+                location: "tensors".to_owned(),
                 found: "none named `*.in_sum2`".to_owned(),
                 expected: "an importance matrix, as llama-imatrix writes it".to_owned(),
             });
@@ -46,7 +46,7 @@ impl ImatrixFile {
         &self.file.name
     }
 
-    /// The tensors of that ending, without it.
+    /// The values of the tensors whose names end in `ending`, by the name before it.
     pub(crate) fn floats(&self, ending: &str) -> Result<Vec<(String, Vec<f32>)>> {
         let named = |tensor: &RawTensor| {
             let name = tensor.name.strip_suffix(ending)?.to_owned();
@@ -55,6 +55,7 @@ impl ImatrixFile {
         self.tensors.iter().filter_map(named).collect()
     }
 
+    /// The values of a tensor.
     pub(crate) fn float(&self, name: &str) -> Result<Option<Vec<f32>>> {
         let tensor = self.tensors.iter().find(|tensor| tensor.name == name);
         tensor.map(|tensor| self.values(tensor)).transpose()
@@ -64,7 +65,7 @@ impl ImatrixFile {
         if tensor.encoding != Encoding::Known(Format::F32) {
             return Err(Error::Tensor {
                 file: self.file.name.clone(),
-                tensor: shown(&tensor.name),
+                tensor: escaped(&tensor.name),
                 found: tensor.encoding.name().to_owned(),
                 expected: "F32".to_owned(),
             });

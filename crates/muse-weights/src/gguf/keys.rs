@@ -1,7 +1,7 @@
-//! Settings of a GGUF file by key.
+//! Typed access to the keys of a GGUF file, as [`Settings`].
 
-use super::header::{Header, Value, kind, scalar, scalar_bytes};
-use crate::error::{Error, Result, shown};
+use super::header::{Header, Value, scalar, scalar_bytes, value_type};
+use crate::error::{Error, Result};
 use crate::folder::SourceFile;
 use crate::settings::Settings;
 
@@ -10,7 +10,7 @@ use crate::settings::Settings;
 pub(crate) struct Keys<'a> {
     pub(super) file: &'a SourceFile,
     pub(super) header: &'a Header,
-    /// The architecture with a dot, or empty for keys given in full.
+    /// Architecture and dot, or empty when keys are given in full.
     pub(super) prefix: &'a str,
 }
 
@@ -31,22 +31,22 @@ impl<'a> Keys<'a> {
         self.header.keys.get(&format!("{}{key}", self.prefix))
     }
 
-    /// The numbers of a list, each whole and not negative; bools count as 0 and 1.
+    /// An array of integers that are not negative; bools count as 0 and 1.
     pub(super) fn integers(&self, key: &str) -> Result<Option<Vec<u64>>> {
-        const EXPECTED: &str = "a list of whole numbers that are not negative";
+        const EXPECTED: &str = "an array of integers that are not negative";
         let Some(value) = self.value(key) else { return Ok(None) };
         let wrong = || self.mistyped(key, value, EXPECTED);
-        let Value::List { kind, range, .. } = value else { return Err(wrong()) };
-        let size = scalar_bytes(*kind).ok_or_else(wrong)?;
+        let Value::Array { item_type, range, .. } = value else { return Err(wrong()) };
+        let size = scalar_bytes(*item_type).ok_or_else(wrong)?;
         let item = |bytes: &[u8]| {
             let mut wide = [0; 8];
             wide[..size].copy_from_slice(bytes);
-            match scalar(*kind, wide) {
+            match scalar(*item_type, wide) {
                 Some(Value::Unsigned(n)) => Ok(n),
                 Some(Value::Signed(n)) if n >= 0 => Ok(n as u64),
-                Some(Value::Flag(flag)) => Ok(flag.into()),
+                Some(Value::Bool(flag)) => Ok(flag.into()),
                 Some(Value::Signed(n)) => {
-                    Err(self.wrong(key, format!("{n} in the list"), EXPECTED))
+                    Err(self.wrong(key, format!("{n} in the array"), EXPECTED))
                 }
                 _ => Err(wrong()),
             }
@@ -54,49 +54,49 @@ impl<'a> Keys<'a> {
         self.file.bytes[range.clone()].chunks_exact(size).map(item).collect::<Result<_>>().map(Some)
     }
 
-    /// The numbers of a list.
+    /// An array of f32.
     pub(super) fn floats(&self, key: &str) -> Result<Option<Vec<f32>>> {
         match self.value(key) {
             None => Ok(None),
-            Some(Value::List { kind: kind::F32, range, .. }) => {
+            Some(Value::Array { item_type: value_type::F32, range, .. }) => {
                 let words = self.file.bytes[range.clone()].as_chunks::<4>().0;
                 Ok(Some(words.iter().map(|word| f32::from_le_bytes(*word)).collect()))
             }
-            Some(value) => Err(self.mistyped(key, value, "a list of f32")),
+            Some(value) => Err(self.mistyped(key, value, "an array of f32")),
         }
     }
 
-    /// The texts of a list, as bytes: their number is known, that they are UTF-8 is not.
-    pub(crate) fn texts(&self, key: &str) -> Result<Option<Texts<'a>>> {
+    /// An array of strings, as bytes: whether they are UTF-8 is not checked.
+    pub(crate) fn strings(&self, key: &str) -> Result<Option<Strings<'a>>> {
         match self.value(key) {
             None => Ok(None),
-            Some(Value::List { kind: kind::TEXT, count, range }) => {
-                Ok(Some(Texts { bytes: &self.file.bytes[range.clone()], left: *count }))
+            Some(Value::Array { item_type: value_type::STRING, count, range }) => {
+                Ok(Some(Strings { bytes: &self.file.bytes[range.clone()], left: *count }))
             }
-            Some(value) => Err(self.mistyped(key, value, "a list of texts")),
+            Some(value) => Err(self.mistyped(key, value, "an array of strings")),
         }
     }
 
     fn mistyped(&self, key: &str, value: &Value, expected: &str) -> Error {
-        self.wrong(key, brief(value, self.file), expected)
+        self.wrong(key, value.describe(self.file), expected)
     }
 }
 
-/// Texts of a list in the file, whose bounds were checked when the header was read.
-pub(crate) struct Texts<'a> {
+/// Strings of an array in the file, whose bounds were checked when the header was read.
+pub(crate) struct Strings<'a> {
     bytes: &'a [u8],
     left: usize,
 }
 
-impl<'a> Iterator for Texts<'a> {
+impl<'a> Iterator for Strings<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
         self.left = self.left.checked_sub(1)?;
         let (length, rest) = self.bytes.split_first_chunk::<8>()?;
-        let (text, rest) = rest.split_at(u64::from_le_bytes(*length) as usize);
+        let (string, rest) = rest.split_at(u64::from_le_bytes(*length) as usize);
         self.bytes = rest;
-        Some(text)
+        Some(string)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -104,7 +104,7 @@ impl<'a> Iterator for Texts<'a> {
     }
 }
 
-impl ExactSizeIterator for Texts<'_> {}
+impl ExactSizeIterator for Strings<'_> {}
 
 impl Settings for Keys<'_> {
     fn locate(&self, key: &str) -> (String, String) {
@@ -116,7 +116,7 @@ impl Settings for Keys<'_> {
             None => Ok(None),
             Some(Value::Unsigned(n)) => Ok(Some(*n)),
             Some(Value::Signed(n)) if *n >= 0 => Ok(Some(*n as u64)),
-            Some(value) => Err(self.mistyped(key, value, "a whole number that is not negative")),
+            Some(value) => Err(self.mistyped(key, value, "an integer that is not negative")),
         }
     }
 
@@ -130,36 +130,22 @@ impl Settings for Keys<'_> {
         }
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>> {
+    fn string(&self, key: &str) -> Result<Option<String>> {
         match self.value(key) {
             None => Ok(None),
-            Some(Value::Text(range)) => {
-                let text = std::str::from_utf8(&self.file.bytes[range.clone()]);
-                Ok(Some(text.expect("checked when the header was read").to_owned()))
+            Some(Value::String(range)) => {
+                let string = std::str::from_utf8(&self.file.bytes[range.clone()]);
+                Ok(Some(string.expect("`parse` checked that it is UTF-8").to_owned()))
             }
-            Some(value) => Err(self.mistyped(key, value, "a text")),
+            Some(value) => Err(self.mistyped(key, value, "a string")),
         }
     }
 
-    fn flag(&self, key: &str) -> Result<Option<bool>> {
+    fn boolean(&self, key: &str) -> Result<Option<bool>> {
         match self.value(key) {
             None => Ok(None),
-            Some(Value::Flag(flag)) => Ok(Some(*flag)),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
             Some(value) => Err(self.mistyped(key, value, "a bool")),
         }
-    }
-}
-
-/// A value as messages show it.
-pub(super) fn brief(value: &Value, file: &SourceFile) -> String {
-    match value {
-        Value::Unsigned(n) => n.to_string(),
-        Value::Signed(n) => n.to_string(),
-        Value::Float(n) => n.to_string(),
-        Value::Flag(flag) => flag.to_string(),
-        Value::Text(range) => {
-            format!("the text `{}`", shown(&String::from_utf8_lossy(&file.bytes[range.clone()])))
-        }
-        Value::List { count, .. } => format!("a list of {count}"),
     }
 }

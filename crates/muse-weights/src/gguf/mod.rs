@@ -1,4 +1,4 @@
-//! GGUF files: a text model, a DFlash drafter or a vision projector, in one file or in parts.
+//! Reads GGUF files: a text model, a DFlash drafter or a vision projector, in one file or split.
 
 mod cursor;
 mod drafter;
@@ -19,20 +19,20 @@ use crate::raw::RawTensor;
 use crate::settings::Settings;
 
 pub(crate) use ggml::format_id;
-pub(crate) use header::{Header, kind};
+pub(crate) use header::{Header, value_type};
 pub(crate) use imatrix::ImatrixFile;
 pub(crate) use keys::Keys;
 pub(crate) use text::POST_NORM_EPS;
 
-/// A model's files with their tensors.
+/// The files of a model and their tensors.
 pub(crate) struct GgufFiles {
     pub(crate) files: Vec<SourceFile>,
-    /// Of the first file, which holds the keys.
+    /// The header of the first file, whose keys describe the model.
     pub(crate) header: Header,
     pub(crate) tensors: Vec<RawTensor>,
 }
 
-/// What the keys say the model is.
+/// The model that the keys describe.
 pub(crate) struct GgufModel {
     pub(crate) spec: CheckpointSpec,
     pub(crate) generation: GenerationDefaults,
@@ -44,17 +44,17 @@ impl GgufFiles {
         Ok(Self { files, header, tensors })
     }
 
-    /// The keys, given in full.
+    /// The keys, by their full names.
     pub(crate) fn keys(&self) -> Keys<'_> {
         Keys { file: &self.files[0], header: &self.header, prefix: "" }
     }
 
-    /// What the keys say.
+    /// Reads the model's settings.
     pub(crate) fn model(&self) -> Result<GgufModel> {
         const KEY: &str = "general.architecture";
         let keys = self.keys();
         let expected = "muse-glimmer, dflash or clip";
-        let architecture = keys.text(KEY)?.ok_or_else(|| keys.wrong(KEY, "nothing", expected))?;
+        let architecture = keys.string(KEY)?.ok_or_else(|| keys.wrong(KEY, "nothing", expected))?;
         let prefix = format!("{architecture}.");
         let named = keys.under(&prefix);
         let (mut spec, mut generation) = (CheckpointSpec::default(), GenerationDefaults::default());
@@ -63,15 +63,15 @@ impl GgufFiles {
                 let rows = self.tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
                 let rows = rows.and_then(|tensor| tensor.shape.first().copied());
                 let mut text = text::spec(named, rows)?;
-                let marks = vocabulary::marks(keys, text.vocab)?;
-                text.image_token = marks.image;
-                generation.stop = marks.stop;
+                let special = vocabulary::special_tokens(keys, text.vocab)?;
+                text.image_token = special.image;
+                generation.stop = special.stop;
                 spec.text = Some(text);
             }
             "dflash" => spec.drafter = Some(drafter::spec(named)?),
             "clip" => spec.vision = Some(vision::spec(named, &self.tensors)?),
             other => {
-                let found = format!("`{}`", crate::error::shown(other));
+                let found = format!("`{}`", crate::error::escaped(other));
                 return Err(keys.variant(KEY, found, expected));
             }
         }
@@ -79,9 +79,9 @@ impl GgufFiles {
     }
 }
 
-/// The chat template in a file, if it has one.
+/// The chat template of a file, if it has one.
 pub(crate) fn chat_template(file: &SourceFile, header: &Header) -> Result<Option<String>> {
-    Keys { file, header, prefix: "" }.text("tokenizer.chat_template")
+    Keys { file, header, prefix: "" }.string("tokenizer.chat_template")
 }
 
 /// The vocabulary of a file, if it has one.

@@ -1,4 +1,5 @@
-//! A GGUF model in several files, `NAME-00001-of-00003.gguf`: any part leads to the others.
+//! Opens a GGUF model, also one split into files `NAME-00001-of-00003.gguf`: any part names the
+//! others.
 
 use super::header::{Header, parse};
 use super::keys::Keys;
@@ -7,22 +8,23 @@ use crate::folder::{Folder, SourceFile};
 use crate::raw::{RawTensor, refuse_duplicates};
 use crate::settings::Settings;
 
-/// The parts of a model: the files, the first one's header, and all tensors.
+/// Opens all parts of a model: the files, the header of the first one, and all tensors.
 pub(super) fn open(
     folder: &mut Folder,
     name: &str,
 ) -> Result<(Vec<SourceFile>, Header, Vec<RawTensor>)> {
     let Some((stem, count)) = part_name(name) else {
-        let file = folder.demand(name, "it was asked for")?;
+        let file = folder.require(name, "it is the path that was given")?;
         let (header, tensors) = parse(&file, 0)?;
         let keys = Keys { file: &file, header: &header, prefix: "" };
         return match keys.integer("split.count")? {
             Some(count) if count > 1 => Err(Error::NotACheckpoint {
                 path: file.name.clone(),
                 found: format!("one of {count} parts under another name"),
-                expected: "the name it was made with, such as `model-00001-of-00003.gguf`, and \
+                expected:
+                    "the name that llama.cpp gave it, such as `model-00001-of-00003.gguf`, and \
                            the other parts beside it"
-                    .to_owned(),
+                        .to_owned(),
             }),
             _ => Ok((vec![file], header, tensors)),
         };
@@ -30,7 +32,7 @@ pub(super) fn open(
     let (mut files, mut all, mut first) = (Vec::new(), Vec::new(), None);
     for number in 0..count {
         let name = format!("{stem}-{:05}-of-{count:05}.gguf", number + 1);
-        let file = folder.demand(&name, &format!("the model is split into {count} parts"))?;
+        let file = folder.require(&name, &format!("the model is split into {count} parts"))?;
         let (header, tensors) = parse(&file, files.len())?;
         check_part(&file, &header, number, count)?;
         all.extend(tensors);
@@ -50,7 +52,7 @@ pub(super) fn open(
     Ok((files, header, all))
 }
 
-/// The name before the part's number, and the number of parts.
+/// Splits a part's file name into the stem before the number and the number of parts.
 fn part_name(name: &str) -> Option<(&str, u32)> {
     let name = name.strip_suffix(".gguf")?;
     let (rest, count) = name.split_at_checked(name.len().checked_sub(5)?)?;

@@ -1,4 +1,4 @@
-//! Keys of a vision projector file, and the constants of the architecture they leave out.
+//! Reads the keys of a vision projector file; what GGUF has no key for is a constant here.
 
 use muse_core::contract::VisionSpec;
 
@@ -6,7 +6,7 @@ use super::Keys;
 use crate::error::Result;
 use crate::hf::default_full_layers;
 use crate::raw::RawTensor;
-use crate::settings::{Settings, check_tower, most};
+use crate::settings::{Settings, check_vision_heads, max};
 
 const ROPE_THETA: f32 = 10_000.0;
 const TEMPORAL: usize = 2;
@@ -19,7 +19,7 @@ pub(super) fn spec(keys: Keys<'_>, tensors: &[RawTensor]) -> Result<VisionSpec> 
         return Err(keys.wrong("projector_type", "nothing", allowed[0]));
     }
     keys.only(kind, &allowed)?;
-    if keys.flag("has_vision_encoder")? == Some(false) {
+    if keys.boolean("has_vision_encoder")? == Some(false) {
         return Err(keys.wrong("has_vision_encoder", "false", "true"));
     }
     let keys = keys.under("clip.vision.");
@@ -32,35 +32,35 @@ pub(super) fn spec(keys: Keys<'_>, tensors: &[RawTensor]) -> Result<VisionSpec> 
         let tensor = tensors.iter().find(|tensor| tensor.name == name);
         tensor.and_then(|tensor| tensor.shape.first().copied()).unwrap_or(0)
     };
-    let layers = keys.size("block_count", most::LAYERS)?;
+    let layers = keys.size("block_count", max::LAYERS)?;
     let spec = VisionSpec {
-        hidden: keys.size("embedding_length", most::WIDTH)?,
-        ffn: keys.size("feed_forward_length", most::WIDTH)?,
-        heads: keys.size("attention.head_count", most::HEADS)?,
+        hidden: keys.size("embedding_length", max::WIDTH)?,
+        ffn: keys.size("feed_forward_length", max::WIDTH)?,
+        heads: keys.size("attention.head_count", max::HEADS)?,
         full_layers: default_full_layers(layers),
-        patch: keys.size("patch_size", most::SIDE)?,
+        patch: keys.size("patch_size", max::SIDE)?,
         temporal: TEMPORAL,
-        merge: keys.maybe_size("spatial_merge_size", 16)?.unwrap_or(DEFAULT_MERGE),
-        table: table(keys, rows("v.position_embd.weight"))?,
+        merge: keys.optional_size("spatial_merge_size", 16)?.unwrap_or(DEFAULT_MERGE),
+        table: position_table(keys, rows("v.position_embd.weight"))?,
         norm_eps: keys.positive("attention.layer_norm_epsilon", 1.0)?,
         rope_theta: ROPE_THETA,
-        projector: rows("mm.1.weight").min(most::WIDTH),
-        out: keys.size("projection_dim", most::WIDTH)?,
+        projector: rows("mm.1.weight").min(max::WIDTH),
+        out: keys.size("projection_dim", max::WIDTH)?,
     };
     let (heads, hidden) = (("attention.head_count", spec.heads), ("embedding_length", spec.hidden));
-    check_tower(&keys, heads, hidden)?;
+    check_vision_heads(&keys, heads, hidden)?;
     Ok(spec)
 }
 
-/// The sides of the square position table, which no key gives.
-fn table(keys: Keys<'_>, rows: usize) -> Result<(usize, usize)> {
+/// The sides of the position table, which is square: no key gives them.
+fn position_table(keys: Keys<'_>, rows: usize) -> Result<(usize, usize)> {
     let side = rows.isqrt();
-    if side == 0 || side * side != rows || side > most::SIDE {
+    if side == 0 || side * side != rows || side > max::SIDE {
         return Err(crate::Error::Tensor {
             file: keys.file.name.clone(),
             tensor: "v.position_embd.weight".to_owned(),
             found: format!("{rows} positions"),
-            expected: format!("a square of a side from 1 to {}", most::SIDE),
+            expected: format!("a square number, of a side from 1 to {}", max::SIDE),
         });
     }
     Ok((side, side))

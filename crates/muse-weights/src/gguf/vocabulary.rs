@@ -1,9 +1,9 @@
-//! The vocabulary in a GGUF file, and the tokens that end a turn.
+//! The vocabulary of a GGUF file, its stop tokens and its image token.
 
 use muse_core::contract::{TokenKind, Vocabulary};
 
 use super::Keys;
-use crate::error::{Result, shown};
+use crate::error::{Result, escaped};
 use crate::settings::Settings;
 
 const MODEL: &str = "tokenizer.ggml.model";
@@ -12,36 +12,37 @@ const TOKENS: &str = "tokenizer.ggml.tokens";
 const KINDS: &str = "tokenizer.ggml.token_type";
 const MERGES: &str = "tokenizer.ggml.merges";
 
-/// Marks known by their text: a key that should name one may be missing.
+/// Special tokens that are found by their text, since the keys that name them may be absent.
 const END_OF_TEXT: &[u8] = b"<|end_of_text|>";
 const END_OF_TURN: &[u8] = b"<|eot|>";
 const END_OF_MESSAGE: &[u8] = b"<|eom|>";
 const PATCH: &[u8] = b"<|patch|>";
 
-/// Facts of the vocabulary that a model needs before any text is encoded.
-pub(super) struct Marks {
-    /// Tokens that end a turn: those the keys name, and those known by their text.
+/// Special tokens that the engine needs whether or not a tokenizer is loaded.
+pub(super) struct SpecialTokens {
+    /// Tokens that end an answer: those the keys name and those found by their text.
     pub(super) stop: Vec<u32>,
-    /// Stands for a row of a picture.
+    /// The placeholder for one row of an image.
     pub(super) image: Option<u32>,
 }
 
-/// Reads the marks; `keys` must have no prefix.
-pub(super) fn marks(keys: Keys<'_>, vocab: usize) -> Result<Marks> {
+/// Finds the special tokens; `keys` must have no prefix.
+pub(super) fn special_tokens(keys: Keys<'_>, vocab: usize) -> Result<SpecialTokens> {
     let mut stop = Vec::new();
     for key in ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"] {
         stop.extend(token(keys, key, vocab)?);
     }
     let mut image = None;
-    if let Some(tokens) = keys.texts(TOKENS)? {
+    if let Some(tokens) = keys.strings(TOKENS)? {
         if tokens.len() != vocab {
-            let found = format!("a list of {}", tokens.len());
+            let found = format!("an array of {}", tokens.len());
             return Err(keys.wrong(TOKENS, found, format!("{vocab}, the rows of the embedding")));
         }
         for (text, id) in tokens.zip(0..) {
             match text {
                 END_OF_TEXT | END_OF_TURN => stop.push(id),
-                // It parts the messages of a turn, so a file that names it an end is overruled.
+                // `<|eom|>` separates the messages of one answer: never a stop token, whatever the keys
+                // name.
                 END_OF_MESSAGE => stop.retain(|&stop| stop != id),
                 PATCH => image = Some(id),
                 _ => {}
@@ -50,7 +51,7 @@ pub(super) fn marks(keys: Keys<'_>, vocab: usize) -> Result<Marks> {
     }
     let mut seen = std::collections::HashSet::new();
     stop.retain(|id| seen.insert(*id));
-    Ok(Marks { stop, image })
+    Ok(SpecialTokens { stop, image })
 }
 
 fn token(keys: Keys<'_>, key: &str, vocab: usize) -> Result<Option<u32>> {
@@ -62,29 +63,29 @@ fn token(keys: Keys<'_>, key: &str, vocab: usize) -> Result<Option<u32>> {
     }
 }
 
-/// The whole vocabulary, if the file has one; `keys` must have no prefix.
+/// The vocabulary, if the file has one; `keys` must have no prefix.
 pub(super) fn vocabulary(keys: Keys<'_>) -> Result<Option<Vocabulary>> {
-    match keys.text(MODEL)?.as_deref() {
+    match keys.string(MODEL)?.as_deref() {
         None | Some("none" | "no_vocab") => return Ok(None),
         Some("gpt2") => {}
         Some(other) => {
-            let found = format!("`{}`", shown(other));
+            let found = format!("`{}`", escaped(other));
             return Err(keys.variant(MODEL, found, "`gpt2`, byte-level BPE"));
         }
     }
-    let tokens = texts(keys, TOKENS)?;
+    let tokens = strings(keys, TOKENS)?;
     let kinds = match keys.integers(KINDS)? {
         None => vec![TokenKind::Normal; tokens.len()],
         Some(kinds) if kinds.len() != tokens.len() => {
-            let found = format!("a list of {}", kinds.len());
-            return Err(keys.wrong(KINDS, found, format!("{}, one a token", tokens.len())));
+            let found = format!("an array of {}", kinds.len());
+            return Err(keys.wrong(KINDS, found, format!("{}, one per token", tokens.len())));
         }
         Some(kinds) => kinds.into_iter().map(kind).collect(),
     };
-    let pre = keys.text(PRE)?;
+    let pre = keys.string(PRE)?;
     Ok(Some(Vocabulary::Bpe {
         kinds,
-        merges: texts(keys, MERGES)?,
+        merges: strings(keys, MERGES)?,
         pre: pre.ok_or_else(|| keys.wrong(PRE, "nothing", "the name of a pre-tokenizer"))?,
         bos: token(keys, "tokenizer.ggml.bos_token_id", tokens.len())?,
         tokens,
@@ -100,15 +101,15 @@ fn kind(id: u64) -> TokenKind {
     }
 }
 
-fn texts(keys: Keys<'_>, key: &str) -> Result<Vec<String>> {
-    let Some(texts) = keys.texts(key)? else {
-        return Err(keys.wrong(key, "nothing", "a list of texts"));
+fn strings(keys: Keys<'_>, key: &str) -> Result<Vec<String>> {
+    let Some(strings) = keys.strings(key)? else {
+        return Err(keys.wrong(key, "nothing", "an array of strings"));
     };
-    let owned = |(i, text): (usize, &[u8])| {
-        let text = std::str::from_utf8(text);
-        text.map(str::to_owned).map_err(|error| {
-            keys.wrong(key, format!("text {i} that is not UTF-8: {error}"), "UTF-8")
+    let owned = |(i, bytes): (usize, &[u8])| {
+        let string = std::str::from_utf8(bytes);
+        string.map(str::to_owned).map_err(|error| {
+            keys.wrong(key, format!("string {i} that is not UTF-8: {error}"), "UTF-8")
         })
     };
-    texts.enumerate().map(owned).collect()
+    strings.enumerate().map(owned).collect()
 }

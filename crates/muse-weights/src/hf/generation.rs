@@ -1,14 +1,15 @@
-//! How a HuggingFace folder says to sample and where to stop.
+//! Reads the sampling defaults and the stop tokens of a HuggingFace folder.
 
 use muse_core::contract::GenerationDefaults;
 use serde::Deserialize;
 
-use super::{HfFolder, Object};
+use super::folder::HfFolder;
+use super::object::Object;
 use crate::error::Result;
-use crate::settings::{Settings, most};
+use crate::settings::{Settings, max};
 
-/// Defaults from generation_config.json; stop ids fall back to config.json, whose text section is
-/// given apart.
+/// Defaults from generation_config.json. Without it, stop tokens are those of config.json or of its
+/// `text_config`, `section`.
 pub(super) fn defaults(
     folder: &HfFolder,
     section: &Object,
@@ -17,14 +18,14 @@ pub(super) fn defaults(
     let mut out = GenerationDefaults::default();
     let file = folder.generation.as_ref();
     if let Some(file) = file {
-        out.temperature = match file.flag("do_sample")? {
+        out.temperature = match file.boolean("do_sample")? {
             Some(false) => Some(0.0),
-            _ => file.maybe_between("temperature", 0.0, 1e6)?,
+            _ => file.optional_between("temperature", 0.0, 1e6)?,
         };
-        out.top_k = file.integer("top_k")?.map(|k| k.min(most::VOCAB as u64) as u32);
-        out.top_p = file.maybe_positive("top_p", 1.0)?;
-        out.min_p = file.maybe_between("min_p", 0.0, 1.0)?;
-        out.repetition_penalty = file.maybe_positive("repetition_penalty", 1e6)?;
+        out.top_k = file.integer("top_k")?.map(|k| k.min(max::VOCAB as u64) as u32);
+        out.top_p = file.optional_positive("top_p", 1.0)?;
+        out.min_p = file.optional_between("min_p", 0.0, 1.0)?;
+        out.repetition_penalty = file.optional_positive("repetition_penalty", 1e6)?;
     }
     for object in file.into_iter().chain([&folder.config, section]) {
         if let Some(stop) = object.tokens("eos_token_id")? {
@@ -36,13 +37,13 @@ pub(super) fn defaults(
             break;
         }
     }
-    // It parts the messages of a turn, so a file that names it an end is overruled.
+    // `<|eom|>` separates the messages of one answer: never a stop token, whatever the files name.
     let eom = folder.tokenizer.as_ref().and_then(|file| end_of_message(&file.bytes));
     out.stop.retain(|&id| Some(id) != eom);
     Ok(out)
 }
 
-/// The tokens that tokenizer.json adds to its vocabulary.
+/// The special tokens of tokenizer.json.
 #[derive(Deserialize)]
 struct Tokenizer {
     added_tokens: Vec<AddedToken>,
@@ -54,7 +55,7 @@ struct AddedToken {
     content: String,
 }
 
-/// The id of `<|eom|>`. A file that cannot be read is its own reader's to refuse.
+/// The id of `<|eom|>`. A broken tokenizer.json is no error here: the tokenizer refuses it.
 fn end_of_message(tokenizer: &[u8]) -> Option<u32> {
     let tokenizer: Tokenizer = serde_json::from_slice(tokenizer).ok()?;
     let mut added = tokenizer.added_tokens.iter();

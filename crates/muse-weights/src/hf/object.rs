@@ -1,16 +1,16 @@
-//! A JSON object of settings, with the path of its keys for messages.
+//! A JSON object of settings that knows the full path of its keys for messages.
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::folder::SourceFile;
-use crate::settings::Settings;
+use crate::settings::{Settings, max};
 
-/// A JSON object of a file.
+/// A JSON object in a file.
 #[derive(Debug)]
 pub(crate) struct Object {
     file: String,
-    /// Path of the object in the file, with its trailing dot.
+    /// Path of the object in the file with a trailing dot; empty for the outermost.
     prefix: String,
     members: Map<String, Value>,
 }
@@ -19,14 +19,14 @@ impl Object {
     pub(crate) fn parse(file: &SourceFile) -> Result<Self> {
         let members = serde_json::from_slice(&file.bytes).map_err(|error| Error::Malformed {
             file: file.name.clone(),
-            place: "JSON".to_owned(),
+            location: "JSON".to_owned(),
             found: error.to_string(),
             expected: "a JSON object".to_owned(),
         })?;
         Ok(Self { file: file.name.clone(), prefix: String::new(), members })
     }
 
-    /// A member that is there and not null.
+    /// The member, unless it is absent or null.
     fn member(&self, key: &str) -> Option<&Value> {
         self.members.get(key).filter(|value| !value.is_null())
     }
@@ -39,18 +39,18 @@ impl Object {
         Ok(Some(Self { file: self.file.clone(), prefix, members: members.clone() }))
     }
 
-    /// The object under a key that must be there.
-    pub(crate) fn demand_object(&self, key: &str) -> Result<Self> {
+    /// The object under a required key.
+    pub(crate) fn require_object(&self, key: &str) -> Result<Self> {
         self.object(key)?.ok_or_else(|| self.wrong(key, "nothing", "an object"))
     }
 
-    /// Whether the key is there and not null.
+    /// Whether the key is present and not null.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.member(key).is_some()
     }
 
-    /// The list under a key, each item read by `item`, which `what` describes.
-    pub(crate) fn list<T>(
+    /// The array under a key. `item` reads one item; `what` names the items in errors.
+    pub(crate) fn array<T>(
         &self,
         key: &str,
         what: &str,
@@ -58,8 +58,8 @@ impl Object {
     ) -> Result<Option<Vec<T>>> {
         let Some(value) = self.member(key) else { return Ok(None) };
         let items =
-            value.as_array().ok_or_else(|| self.mistyped(key, &format!("a list of {what}")))?;
-        let wrong = |value: &Value| self.wrong(key, brief(value), format!("a list of {what}"));
+            value.as_array().ok_or_else(|| self.mistyped(key, &format!("an array of {what}")))?;
+        let wrong = |value: &Value| self.wrong(key, brief(value), format!("an array of {what}"));
         items
             .iter()
             .map(|value| item(value).ok_or_else(|| wrong(value)))
@@ -67,16 +67,54 @@ impl Object {
             .map(Some)
     }
 
-    /// One number or a list of them.
+    /// Token ids: one number or an array of them.
     pub(crate) fn tokens(&self, key: &str) -> Result<Option<Vec<u32>>> {
         let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
         match self.member(key) {
-            Some(Value::Array(_)) => self.list(key, "token ids", id),
+            Some(Value::Array(_)) => self.array(key, "token ids", id),
             Some(value) => match id(value) {
                 Some(id) => Ok(Some(vec![id])),
-                None => Err(self.mistyped(key, "a token id or a list of them")),
+                None => Err(self.mistyped(key, "a token id or an array of them")),
             },
             None => Ok(None),
+        }
+    }
+
+    /// The number of layers.
+    pub(crate) fn layer_count(&self) -> Result<usize> {
+        self.size("num_hidden_layers", max::LAYERS)
+    }
+
+    /// An array with one entry per layer. `item` reads one entry; `what` names them in errors.
+    pub(crate) fn per_layer<T>(
+        &self,
+        key: &str,
+        what: &str,
+        layers: usize,
+        item: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Option<Vec<T>>> {
+        let array = self.array(key, what, item)?;
+        match &array {
+            Some(array) if array.len() != layers => {
+                let found = format!("an array of {}", array.len());
+                Err(self.wrong(key, found, format!("{layers}, one per layer")))
+            }
+            _ => Ok(array),
+        }
+    }
+
+    /// The base of the rope frequencies: in an object in newer files, a number in older ones.
+    pub(crate) fn rope_theta(&self, types: &[&str]) -> Result<f32> {
+        const KEY: &str = "rope_parameters";
+        match self.object(KEY)? {
+            Some(rope) => {
+                rope.only("rope_type", types)?;
+                rope.positive("rope_theta", 1e12)
+            }
+            None => match self.optional_positive("rope_theta", 1e12)? {
+                Some(theta) => Ok(theta),
+                None => Err(self.wrong(KEY, "nothing", "an object with rope_theta")),
+            },
         }
     }
 
@@ -101,18 +139,18 @@ impl Settings for Object {
     }
 
     fn integer(&self, key: &str) -> Result<Option<u64>> {
-        self.typed(key, "a whole number that is not negative", Value::as_u64)
+        self.typed(key, "an integer that is not negative", Value::as_u64)
     }
 
     fn number(&self, key: &str) -> Result<Option<f64>> {
         self.typed(key, "a number", Value::as_f64)
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>> {
-        self.typed(key, "a text", |value| value.as_str().map(str::to_owned))
+    fn string(&self, key: &str) -> Result<Option<String>> {
+        self.typed(key, "a string", |value| value.as_str().map(str::to_owned))
     }
 
-    fn flag(&self, key: &str) -> Result<Option<bool>> {
+    fn boolean(&self, key: &str) -> Result<Option<bool>> {
         self.typed(key, "true or false", Value::as_bool)
     }
 }
@@ -121,7 +159,7 @@ impl Settings for Object {
 fn brief(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".to_owned(),
-        Value::Array(items) => format!("a list of {} items", items.len()),
-        value => crate::error::shown(&value.to_string()),
+        Value::Array(items) => format!("an array of {} items", items.len()),
+        value => crate::error::escaped(&value.to_string()),
     }
 }

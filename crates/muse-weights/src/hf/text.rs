@@ -1,17 +1,16 @@
-//! The text section of config.json.
+//! Reads `text_config` of config.json.
 
 use muse_core::contract::{LayerSpec, TextSpec};
 
-use super::Object;
-use super::config::{layer_list, layers, rope_theta};
+use super::object::Object;
 use crate::error::Result;
-use crate::settings::{Settings, check_heads, most};
+use crate::settings::{Settings, check_heads, max};
 
 pub(super) fn spec(section: &Object) -> Result<TextSpec> {
     refuse_variants(section)?;
-    let heads = section.size("num_attention_heads", most::HEADS)?;
-    let kv_heads = section.size("num_key_value_heads", most::HEADS)?;
-    let head_dim = section.size("head_dim", most::HEAD_DIM)?;
+    let heads = section.size("num_attention_heads", max::HEADS)?;
+    let kv_heads = section.size("num_key_value_heads", max::HEADS)?;
+    let head_dim = section.size("head_dim", max::HEAD_DIM)?;
     check_heads(
         section,
         ("num_attention_heads", heads),
@@ -19,49 +18,48 @@ pub(super) fn spec(section: &Object) -> Result<TextSpec> {
         ("head_dim", head_dim),
     )?;
     Ok(TextSpec {
-        hidden: section.size("hidden_size", most::WIDTH)?,
-        ffn: section.size("intermediate_size", most::WIDTH)?,
+        hidden: section.size("hidden_size", max::WIDTH)?,
+        ffn: section.size("intermediate_size", max::WIDTH)?,
         heads,
         kv_heads,
         head_dim,
-        vocab: section.size("vocab_size", most::VOCAB)?,
+        vocab: section.size("vocab_size", max::VOCAB)?,
         layers: layer_specs(section)?,
         norm_eps: section.positive("rms_norm_eps", 1.0)?,
         post_norm_eps: section.positive("post_norm_eps", 1.0)?,
-        rope_theta: rope_theta(section, &["default"])?,
+        rope_theta: section.rope_theta(&["default"])?,
         logit_scale: section.positive("output_multiplier", 1e6)?,
-        logit_cap: section.cap("final_logit_softcapping")?,
-        max_positions: section.size("max_position_embeddings", most::POSITIONS)?,
+        logit_cap: section.softcap("final_logit_softcapping")?,
+        max_positions: section.size("max_position_embeddings", max::POSITIONS)?,
         image_token: None,
     })
 }
 
-/// Settings that would change the numbers and that the model does not implement.
+/// Refuses settings that would change the numbers and that this build does not implement.
 fn refuse_variants(section: &Object) -> Result<()> {
     section.only("hidden_activation", &["silu"])?;
     for (key, why) in [
         ("attention_bias", "false: the model has no biases"),
-        ("tie_word_embeddings", "false: the head has a matrix of its own"),
+        ("tie_word_embeddings", "false: the LM head has a matrix of its own"),
     ] {
-        if section.flag(key)? == Some(true) {
+        if section.boolean(key)? == Some(true) {
             return Err(section.variant(key, "true", why));
         }
     }
     Ok(())
 }
 
-/// The mask and the rotation of each layer. Two independent lists; where one is absent, every
-/// fourth layer counted backward from the last is full and unrotated.
+/// The window and the rope of each layer, from two independent arrays. Where one is absent, every
+/// fourth layer counted backward from the last has full attention and no rope.
 fn layer_specs(section: &Object) -> Result<Vec<LayerSpec>> {
-    let layers = layers(section)?;
+    let layers = section.layer_count()?;
     let kind = |value: &serde_json::Value| match value.as_str()? {
         "full_attention" => Some(false),
         "sliding_attention" => Some(true),
         _ => None,
     };
     let default: Vec<bool> = (0..layers).map(|layer| (layers - 1 - layer) % 4 != 0).collect();
-    let sliding = layer_list(
-        section,
+    let sliding = section.per_layer(
         "layer_types",
         "`full_attention` and `sliding_attention`",
         layers,
@@ -71,11 +69,11 @@ fn layer_specs(section: &Object) -> Result<Vec<LayerSpec>> {
         serde_json::Value::Null => Some(false),
         value => value.as_f64().map(|theta| theta != 0.0),
     };
-    let rope = layer_list(section, "layer_rope_theta", "numbers", layers, theta)?;
+    let rope = section.per_layer("layer_rope_theta", "numbers", layers, theta)?;
     let sliding = sliding.unwrap_or_else(|| default.clone());
     let rope = rope.unwrap_or(default);
     let window = if sliding.contains(&true) {
-        Some(section.size("sliding_window", most::POSITIONS)? as u32)
+        Some(section.size("sliding_window", max::POSITIONS)? as u32)
     } else {
         None
     };

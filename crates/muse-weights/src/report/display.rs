@@ -1,18 +1,18 @@
-//! A report as text.
+//! Prints a report as text.
 
 use std::fmt;
 
 use muse_core::contract::{DrafterSpec, GenerationDefaults, TextSpec, VisionSpec};
 
-use super::{FormatShare, Report, TokenizerFacts};
-use crate::error::shown;
+use super::{FormatShare, Report, TokenizerSummary};
+use crate::error::escaped;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.path)?;
         writeln!(f, "container     {}", self.container)?;
         let unnamed = if self.architecture.is_empty() { "not named" } else { "" };
-        writeln!(f, "architecture  {}{unnamed}", shown(&self.architecture))?;
+        writeln!(f, "architecture  {}{unnamed}", escaped(&self.architecture))?;
         if let Some(spec) = &self.spec {
             spec.text.iter().try_for_each(|text| write_text(f, text))?;
             spec.drafter.iter().try_for_each(|drafter| write_drafter(f, drafter))?;
@@ -66,10 +66,10 @@ fn write_text(f: &mut fmt::Formatter<'_>, spec: &TextSpec) -> fmt::Result {
         spec.vocab,
         spec.max_positions,
     )?;
-    let cap = spec.logit_cap.map_or("none".to_owned(), |cap| cap.to_string());
+    let softcap = spec.logit_cap.map_or("none".to_owned(), |softcap| softcap.to_string());
     writeln!(
         f,
-        "              norm eps {:e} / {:e}, rope theta {}, score factor {}, cap {cap}",
+        "              norm eps {:e} / {:e}, rope theta {}, logit scale {}, softcap {softcap}",
         spec.norm_eps, spec.post_norm_eps, spec.rope_theta, spec.logit_scale,
     )
 }
@@ -111,8 +111,8 @@ fn write_vision(f: &mut fmt::Formatter<'_>, spec: &VisionSpec) -> fmt::Result {
     )
 }
 
-fn write_tokenizer(f: &mut fmt::Formatter<'_>, facts: &TokenizerFacts) -> fmt::Result {
-    let kind = shown(&facts.kind);
+fn write_tokenizer(f: &mut fmt::Formatter<'_>, facts: &TokenizerSummary) -> fmt::Result {
+    let kind = escaped(&facts.kind);
     write!(f, "tokenizer     {kind}, {} tokens, {} merges", facts.tokens, facts.merges)?;
     for (role, id) in &facts.special {
         write!(f, ", {role} {id}")?;
@@ -139,7 +139,7 @@ fn write_generation(f: &mut fmt::Formatter<'_>, defaults: &GenerationDefaults) -
     writeln!(f)
 }
 
-/// A number with its thousands apart.
+/// A number with commas between groups of three digits.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! What a checkpoint is, for people: also of one that cannot run, with the reason.
+//! Describes a checkpoint for people, also one that cannot run, with the reason.
 
 mod display;
 
@@ -17,23 +17,23 @@ use crate::hf::HfFolder;
 use crate::raw::RawTensor;
 use crate::settings::Settings;
 
-/// Facts about a checkpoint.
+/// A description of a checkpoint.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The path that was inspected.
     pub path: String,
     /// Kind, version and number of files.
     pub container: String,
-    /// What the file calls the model; empty when it does not say.
+    /// The architecture in the file's words; empty when it names none.
     pub architecture: String,
-    /// The models in it, if the settings make sense.
+    /// The models in it, if the settings are sound.
     pub spec: Option<CheckpointSpec>,
-    /// How it says to sample, if the settings make sense.
+    /// Its sampling defaults and stop tokens, if the settings are sound.
     pub generation: Option<GenerationDefaults>,
-    /// How the weights are stored, most bytes first.
+    /// The formats of the tensors, the one with the most bytes first.
     pub formats: Vec<FormatShare>,
     /// The tokenizer, if there is one.
-    pub tokenizer: Option<TokenizerFacts>,
+    pub tokenizer: Option<TokenizerSummary>,
     /// What is missing or unusual.
     pub notes: Vec<String>,
     /// Why it cannot run.
@@ -45,22 +45,22 @@ pub struct Report {
 pub struct FormatShare {
     /// Name of the format.
     pub format: String,
-    /// Tensors.
+    /// Number of tensors.
     pub tensors: usize,
-    /// Their values.
+    /// Number of their values.
     pub parameters: u64,
-    /// Their bytes.
+    /// Bytes of their values.
     pub bytes: u64,
 }
 
-/// A tokenizer as its file describes it.
+/// A summary of a tokenizer file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TokenizerFacts {
+pub struct TokenizerSummary {
     /// Kind of model, and the pre-tokenizer where it has a name.
     pub kind: String,
-    /// Tokens.
+    /// Number of tokens.
     pub tokens: usize,
-    /// Merge rules.
+    /// Number of merge rules.
     pub merges: usize,
     /// Special tokens by role.
     pub special: Vec<(&'static str, u64)>,
@@ -71,13 +71,13 @@ pub struct TokenizerFacts {
 /// Describes the checkpoint at a path.
 ///
 /// # Errors
-/// When the path or the container cannot be read; a container that can be read but not run gives a
-/// report with a [`Report::problem`].
+/// When the path or the container cannot be read. A sound container that cannot run gives a report
+/// with a [`Report::problem`].
 pub fn inspect(path: &Path) -> Result<Report> {
     let files = Files::open(path)?;
     let mut report = match &files {
-        Files::HuggingFace(folder) => of_folder(folder),
-        Files::Gguf(gguf) => of_gguf(gguf),
+        Files::HuggingFace(folder) => describe_folder(folder),
+        Files::Gguf(gguf) => describe_gguf(gguf),
     };
     report.path = path.display().to_string();
     match Checkpoint::build(files) {
@@ -87,7 +87,7 @@ pub fn inspect(path: &Path) -> Result<Report> {
                 report.notes.push(format!(
                     "{} tensors without effect are ignored, such as `{}`",
                     ignored.len(),
-                    crate::error::shown(&ignored[0]),
+                    crate::error::escaped(&ignored[0]),
                 ));
             }
         }
@@ -97,16 +97,16 @@ pub fn inspect(path: &Path) -> Result<Report> {
     Ok(report)
 }
 
-fn of_folder(folder: &HfFolder) -> Report {
+fn describe_folder(folder: &HfFolder) -> Report {
     let model = folder.model().ok();
-    let architecture = folder.config.text("model_type").ok().flatten().unwrap_or_default();
+    let architecture = folder.config.string("model_type").ok().flatten().unwrap_or_default();
     let mut tokenizer = folder.tokenizer.as_ref().map(tokenizer_json);
     if let Some(tokenizer) = &mut tokenizer {
         tokenizer.chat_template = folder.chat_template.as_ref().map(String::len);
     }
     let mut notes = Vec::new();
     if folder.generation.is_none() {
-        notes.push("no generation_config.json: sampling defaults are the server's".to_owned());
+        notes.push("no generation_config.json: the server's sampling defaults apply".to_owned());
     }
     let (spec, generation) = model.map(|model| (model.spec, model.generation)).unzip();
     Report {
@@ -125,14 +125,14 @@ fn of_folder(folder: &HfFolder) -> Report {
     }
 }
 
-fn of_gguf(gguf: &GgufFiles) -> Report {
+fn describe_gguf(gguf: &GgufFiles) -> Report {
     let keys = gguf.keys();
     let (spec, generation) = gguf.model().ok().map(|model| (model.spec, model.generation)).unzip();
     let count = counted(gguf.files.len(), "file");
     Report {
         path: String::new(),
         container: format!("GGUF version {}, {count}", gguf.header.version),
-        architecture: keys.text("general.architecture").ok().flatten().unwrap_or_default(),
+        architecture: keys.string("general.architecture").ok().flatten().unwrap_or_default(),
         spec,
         generation,
         formats: formats(&gguf.tensors),
@@ -161,9 +161,9 @@ fn formats(tensors: &[RawTensor]) -> Vec<FormatShare> {
     shares
 }
 
-fn tokenizer_json(file: &SourceFile) -> TokenizerFacts {
+fn tokenizer_json(file: &SourceFile) -> TokenizerSummary {
     let Ok(json) = serde_json::from_slice::<Value>(&file.bytes) else {
-        return TokenizerFacts {
+        return TokenizerSummary {
             kind: "tokenizer.json, not JSON".to_owned(),
             ..Default::default()
         };
@@ -171,7 +171,7 @@ fn tokenizer_json(file: &SourceFile) -> TokenizerFacts {
     let model = &json["model"];
     let vocabulary = model["vocab"].as_object().map_or(0, |vocab| vocab.len());
     let added = json["added_tokens"].as_array().map_or(&[][..], Vec::as_slice);
-    // Some files list the added tokens in the vocabulary too.
+    // Some files list the special tokens in the vocabulary too.
     let apart = |token: &&Value| {
         token["content"].as_str().is_some_and(|text| model["vocab"].get(text).is_none())
     };
@@ -180,7 +180,7 @@ fn tokenizer_json(file: &SourceFile) -> TokenizerFacts {
         Some((role, token["id"].as_u64()?))
     };
     let roles = [("bos", "<|begin_of_text|>"), ("eos", "<|end_of_text|>"), ("eot", "<|eot|>")];
-    TokenizerFacts {
+    TokenizerSummary {
         kind: format!("tokenizer.json, {}", model["type"].as_str().unwrap_or("no model type")),
         tokens: vocabulary + added.iter().filter(apart).count(),
         merges: model["merges"].as_array().map_or(0, Vec::len),
@@ -189,16 +189,16 @@ fn tokenizer_json(file: &SourceFile) -> TokenizerFacts {
     }
 }
 
-fn tokenizer_keys(gguf: &GgufFiles) -> Option<TokenizerFacts> {
+fn tokenizer_keys(gguf: &GgufFiles) -> Option<TokenizerSummary> {
     let keys = gguf.keys();
-    let text = |key: &str| keys.text(key).ok().flatten();
-    let count = |key: &str| keys.texts(key).ok().flatten().map_or(0, |texts| texts.len());
+    let text = |key: &str| keys.string(key).ok().flatten();
+    let count = |key: &str| keys.strings(key).ok().flatten().map_or(0, |texts| texts.len());
     let special = |(role, key): (&'static str, &str)| {
         let key = format!("tokenizer.ggml.{key}_token_id");
         Some((role, keys.integer(&key).ok().flatten()?))
     };
     let roles = [("bos", "bos"), ("eos", "eos"), ("eot", "eot"), ("mask", "mask")];
-    Some(TokenizerFacts {
+    Some(TokenizerSummary {
         kind: format!(
             "{}, pre-tokenizer {}",
             text("tokenizer.ggml.model")?,
@@ -212,7 +212,7 @@ fn tokenizer_keys(gguf: &GgufFiles) -> Option<TokenizerFacts> {
 }
 
 impl Report {
-    /// Values of all tensors.
+    /// Number of values of all tensors.
     pub fn parameters(&self) -> u64 {
         self.formats.iter().map(|share| share.parameters).sum()
     }
@@ -227,17 +227,17 @@ impl Report {
         if spec.text.is_some() {
             match &self.tokenizer {
                 None => self.notes.push("no tokenizer: token ids only, no chat".to_owned()),
-                Some(tokenizer) if tokenizer.chat_template.is_none() => self
-                    .notes
-                    .push("no chat template: the model's protocol is rendered natively".to_owned()),
+                Some(tokenizer) if tokenizer.chat_template.is_none() => self.notes.push(
+                    "no chat template: the built-in renderer of the chat format is used".to_owned(),
+                ),
                 Some(_) => {}
             }
             if spec.vision.is_none() {
-                self.notes.push("no vision tower: pictures need a projector file".to_owned());
+                self.notes.push("no vision tower: images need a projector file".to_owned());
             }
         }
         if spec.drafter.is_some() {
-            self.notes.push("a drafter: it runs beside the model it was made for".to_owned());
+            self.notes.push("a drafter: it needs the target model it was trained for".to_owned());
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The keys of a model: copied from a GGUF file, or made from what a HuggingFace folder says.
+//! The GGUF keys of a model: copied from a GGUF file, or made from the settings of a HuggingFace
+//! folder.
 
 use muse_core::contract::{DrafterSpec, TextSpec, VisionSpec, WeightSource};
 
@@ -10,19 +11,20 @@ use crate::error::{Error, Result};
 use crate::gguf::POST_NORM_EPS;
 use crate::hf::default_full_layers;
 
-/// Keys that say how the copied file was stored, not what the model is.
-const OF_STORAGE: &[&str] = &[
+/// Keys, or prefixes of keys, that describe how a file is stored: they are not copied.
+const STORAGE_KEYS: &[&str] = &[
     "general.file_type",
     "general.quantization_version",
     "general.alignment",
     "split.",
     "quantize.",
 ];
-/// The architecture and the prefix of its keys; some files spell it with an underscore.
+/// The architecture and the prefix of its keys.
 const TEXT: &str = "muse-glimmer";
+/// The spelling of some files.
 const TEXT_ALIAS: &str = "muse_glimmer";
 
-/// All keys but those of storage.
+/// All keys of the new file but those of storage.
 pub(super) fn keys(
     checkpoint: &Checkpoint,
     kind: ModelKind,
@@ -33,8 +35,8 @@ pub(super) fn keys(
     match checkpoint.origin() {
         Origin::Gguf(header) => {
             for (key, encoded) in checkpoint.encoded_keys(header) {
-                if !OF_STORAGE.iter().any(|storage| key.starts_with(storage)) {
-                    keys.set_encoded(&plain(key), encoded.to_vec());
+                if !STORAGE_KEYS.iter().any(|storage| key.starts_with(storage)) {
+                    keys.set_encoded(&canonical_key(key), encoded.to_vec());
                 }
             }
             if kind == ModelKind::Text {
@@ -49,7 +51,7 @@ pub(super) fn keys(
     Ok(keys)
 }
 
-fn plain(key: &str) -> String {
+fn canonical_key(key: &str) -> String {
     match key.strip_prefix(TEXT_ALIAS) {
         Some(rest) if rest.starts_with('.') => format!("{TEXT}{rest}"),
         _ => key.to_owned(),
@@ -63,18 +65,18 @@ fn describe(
     vocabulary: Option<&Checkpoint>,
     keys: &mut GgufKeys,
 ) -> Result<()> {
-    const HAS_IT: &str = "the caller asked for a model the checkpoint has";
+    const PRESENT: &str = "`ModelKind::of` gave the kind, so the spec has it";
     let spec = checkpoint.spec();
     keys.set("general.type", if kind == ModelKind::Vision { "mmproj" } else { "model" });
     keys.set("general.name", name);
     match kind {
-        ModelKind::Text => keys.set_text(spec.text.as_ref().expect(HAS_IT))?,
+        ModelKind::Text => keys.set_text(spec.text.as_ref().expect(PRESENT))?,
         ModelKind::Drafter => {
-            let spec = spec.drafter.as_ref().expect(HAS_IT);
+            let spec = spec.drafter.as_ref().expect(PRESENT);
             let target = vocabulary.and_then(|target| target.spec().text.as_ref());
             drafter(spec, target, keys);
         }
-        ModelKind::Vision => vision(spec.vision.as_ref().expect(HAS_IT), keys)?,
+        ModelKind::Vision => vision(spec.vision.as_ref().expect(PRESENT), keys)?,
     }
     if kind != ModelKind::Vision {
         vocabulary::copy(checkpoint, keys)?;
@@ -85,7 +87,7 @@ fn describe(
     Ok(())
 }
 
-/// What text models and drafters name alike.
+/// Settings that the text model and the drafter keep under the same keys.
 struct Attention {
     layers: usize,
     hidden: usize,
@@ -116,10 +118,10 @@ impl Attention {
 }
 
 impl GgufKeys {
-    /// Sets the keys of a text model: all but those of its tokenizer.
+    /// Sets the keys of a text model, all but those of its tokenizer.
     ///
     /// # Errors
-    /// When the keys of the architecture cannot say what the model is.
+    /// When GGUF has no key for a setting of the model.
     pub fn set_text(&mut self, spec: &TextSpec) -> Result<()> {
         let attention = Attention {
             layers: spec.layers.len(),
@@ -135,7 +137,11 @@ impl GgufKeys {
         attention.describe(TEXT, self);
         if spec.post_norm_eps != POST_NORM_EPS {
             let expected = format!("{POST_NORM_EPS:e}");
-            return Err(unsaid("post_norm_eps", format!("{:e}", spec.post_norm_eps), &expected));
+            return Err(not_representable(
+                "post_norm_eps",
+                format!("{:e}", spec.post_norm_eps),
+                &expected,
+            ));
         }
         let mut key = |name: &str, n: usize| self.set(&format!("{TEXT}.{name}"), &(n as u32));
         key("context_length", spec.max_positions);
@@ -146,29 +152,40 @@ impl GgufKeys {
         match windows[..] {
             [] => {}
             [window] => key("attention.sliding_window", window as usize),
-            _ => return Err(unsaid("sliding_window", format!("{windows:?}"), "one window")),
+            _ => {
+                return Err(not_representable(
+                    "sliding_window",
+                    format!("{windows:?}"),
+                    "one window",
+                ));
+            }
         }
-        let odd = spec.layers.iter().position(|layer| layer.rope != layer.window.is_some());
-        if let Some(layer) = odd {
-            let found = format!("layer {layer}, rotated and full or sliding and not rotated");
-            return Err(unsaid("layer_rope_theta", found, "rotation in the sliding layers only"));
+        let mismatch = spec.layers.iter().position(|layer| layer.rope != layer.window.is_some());
+        if let Some(layer) = mismatch {
+            let found =
+                format!("layer {layer} with rope and full attention, or with a window and no rope");
+            return Err(not_representable(
+                "layer_rope_theta",
+                found,
+                "rope in the layers with a window only",
+            ));
         }
         let sliding: Vec<bool> = spec.layers.iter().map(|layer| layer.window.is_some()).collect();
         self.set(&format!("{TEXT}.attention.sliding_window_pattern"), &sliding[..]);
         self.set(&format!("{TEXT}.logit_scale"), &spec.logit_scale);
-        let cap = spec.logit_cap.unwrap_or(0.0);
-        self.set(&format!("{TEXT}.final_logit_softcapping"), &cap);
+        let softcap = spec.logit_cap.unwrap_or(0.0);
+        self.set(&format!("{TEXT}.final_logit_softcapping"), &softcap);
         Ok(())
     }
 }
 
-/// A setting of a model that the keys of its architecture do not have.
-fn unsaid(key: &str, found: String, expected: &str) -> Error {
+/// The error for a setting that GGUF has no key for.
+fn not_representable(key: &str, found: String, expected: &str) -> Error {
     Error::Variant {
         file: "the new GGUF file".to_owned(),
         key: key.to_owned(),
         found,
-        expected: format!("{expected}: the keys of the architecture say nothing else"),
+        expected: format!("{expected}: GGUF has no key for anything else"),
     }
 }
 
@@ -192,7 +209,7 @@ fn drafter(spec: &DrafterSpec, target: Option<&TextSpec>, keys: &mut GgufKeys) {
     keys.set("dflash.attention.sliding_window", &spec.reach);
     keys.set("dflash.attention.sliding_window_pattern", &vec![true; spec.layers][..]);
     keys.set("dflash.block_size", &(spec.block as u32));
-    // Files count a layer's input, the model counts the output of the layer before.
+    // GGUF gives the number of the layer whose input is read: the output of the one before.
     let layers: Vec<i32> = spec.target_layers.iter().map(|&layer| layer as i32 + 1).collect();
     keys.set("dflash.target_layers", &layers[..]);
 }
@@ -201,11 +218,11 @@ fn vision(spec: &VisionSpec, keys: &mut GgufKeys) -> Result<()> {
     keys.set("general.architecture", "clip");
     if spec.full_layers != default_full_layers(spec.full_layers.len()) {
         let expected = "every fourth layer and the last full";
-        return Err(unsaid("layer_types", "other full layers".to_owned(), expected));
+        return Err(not_representable("layer_types", "other full layers".to_owned(), expected));
     }
     if spec.table.0 != spec.table.1 {
         let found = format!("a position table of {} x {}", spec.table.0, spec.table.1);
-        return Err(unsaid("pos_emb_height", found, "a square one"));
+        return Err(not_representable("pos_emb_height", found, "a square one"));
     }
     keys.set("clip.has_vision_encoder", &true);
     keys.set("clip.projector_type", TEXT);

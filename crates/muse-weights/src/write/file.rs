@@ -1,5 +1,5 @@
-//! A GGUF file as it is written: the header at once, then the bytes of one tensor after the other,
-//! under another name until it is complete.
+//! Writes a GGUF file: the header at once, then the bytes of one tensor after the other, under
+//! another name until the file is complete.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::new_file::NewFile;
 use crate::error::{Error, Result};
 use crate::gguf;
 
-/// What files are aligned to unless a key says otherwise.
+/// Alignment of tensors, in bytes: the default of the format.
 const ALIGNMENT: usize = 32;
 
 /// A tensor to be written.
@@ -22,26 +22,26 @@ pub struct GgufTensor {
     pub name: String,
     /// Format of its bytes.
     pub format: Format,
-    /// Its shape, outermost dimension first; the last one is whole blocks of the format.
+    /// Its shape, outermost dimension first. The last one is a multiple of the quant block.
     pub shape: Vec<usize>,
 }
 
 impl GgufTensor {
-    /// Bytes of the tensor.
+    /// Bytes of its values.
     pub fn bytes(&self) -> usize {
         self.format.bytes_for(self.shape.iter().product())
     }
 }
 
-/// Writes a GGUF file. Until [`GgufWriter::finish`], the file has another name in the same folder;
-/// it is removed when the writer is dropped before.
+/// Writes a GGUF file. Until [`GgufWriter::finish`] the file has another name in the same folder. A
+/// writer that is dropped before removes it.
 #[derive(Debug)]
 pub struct GgufWriter {
     path: PathBuf,
     file: NewFile,
-    /// Bytes left of the tensor at hand.
+    /// Bytes that the current tensor still needs.
     left: usize,
-    /// Lengths of the tensors behind it, the last one first.
+    /// Lengths of the tensors that follow, the last one first.
     lengths: Vec<usize>,
     written: u64,
 }
@@ -53,7 +53,7 @@ impl GgufWriter {
     /// [`Error::Write`] when the system refuses.
     ///
     /// # Panics
-    /// When a tensor's rows are not whole blocks.
+    /// When a tensor's rows are not whole quant blocks.
     pub fn create(path: &Path, keys: &GgufKeys, tensors: &[GgufTensor]) -> Result<Self> {
         let mut header = b"GGUF".to_vec();
         3_u32.put(&mut header);
@@ -75,7 +75,7 @@ impl GgufWriter {
             offset += tensor.bytes().next_multiple_of(ALIGNMENT);
         }
         header.resize(header.len().next_multiple_of(ALIGNMENT), 0);
-        let file = NewFile::create(path).map_err(|source| refused(path, source))?;
+        let file = NewFile::create(path).map_err(|source| write_error(path, source))?;
         let mut writer = Self {
             path: path.to_owned(),
             file,
@@ -87,13 +87,13 @@ impl GgufWriter {
         Ok(writer)
     }
 
-    /// Writes the next bytes of the tensor at hand.
+    /// Writes the next bytes of the current tensor.
     ///
     /// # Errors
     /// [`Error::Write`] when the system refuses.
     ///
     /// # Panics
-    /// When they reach into the next tensor.
+    /// When they are more than the tensor still needs.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= self.left, "{} bytes, {} are left", bytes.len(), self.left);
         self.put(bytes)?;
@@ -108,24 +108,24 @@ impl GgufWriter {
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.written += bytes.len() as u64;
-        self.file.write_all(bytes).map_err(|source| refused(&self.path, source))
+        self.file.write_all(bytes).map_err(|source| write_error(&self.path, source))
     }
 
-    /// Gives the file its name, once its bytes are on the disk. Says how many.
+    /// Renames the file once its bytes are on the disk. Returns their number.
     ///
     /// # Errors
-    /// [`Error::Write`] when the system refuses, or somebody else has taken the name meanwhile.
+    /// [`Error::Write`] when the system refuses, or the name is in use by now.
     ///
     /// # Panics
     /// When tensors are missing.
     pub fn finish(self) -> Result<u64> {
-        assert!(self.left == 0 && self.lengths.is_empty(), "every tensor is written");
-        let refused = |source| refused(&self.path, source);
-        self.file.finish().map_err(refused)?;
+        assert!(self.left == 0 && self.lengths.is_empty(), "`finish` after the last tensor");
+        let failed = |source| write_error(&self.path, source);
+        self.file.finish().map_err(failed)?;
         Ok(self.written)
     }
 }
 
-fn refused(path: &Path, source: io::Error) -> Error {
+fn write_error(path: &Path, source: io::Error) -> Error {
     Error::Write { file: path.display().to_string(), source: Arc::new(source) }
 }

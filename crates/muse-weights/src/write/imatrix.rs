@@ -1,12 +1,12 @@
-//! Importances of columns, as llama.cpp's llama-imatrix writes them.
+//! Importance matrices (imatrix), as llama.cpp's llama-imatrix writes them.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped};
 use crate::gguf::ImatrixFile;
 
-/// How much each input of a matrix matters: the mean of its square over a text.
+/// The importance of each column of a matrix: the mean square of its input over a text.
 #[derive(Clone, Debug)]
 pub struct Imatrix {
     name: String,
@@ -14,10 +14,10 @@ pub struct Imatrix {
 }
 
 impl Imatrix {
-    /// Reads a file in the GGUF form: tensors `NAME.in_sum2` and `NAME.counts`.
+    /// Reads a file in the GGUF format: tensors `NAME.in_sum2` and `NAME.counts`.
     ///
     /// # Errors
-    /// [`Error`] says what is wrong with the file, or that it is of the older form.
+    /// [`Error`] when the file is broken, or in the older format that is not GGUF.
     pub fn open(path: &Path) -> Result<Self> {
         let file = ImatrixFile::open(path)?;
         let mut by_tensor = HashMap::new();
@@ -25,7 +25,7 @@ impl Imatrix {
             let counts = format!("{name}.counts");
             let refuse = |tensor: &str, found: String, expected: &str| Error::Tensor {
                 file: file.name().to_owned(),
-                tensor: shown(tensor),
+                tensor: escaped(tensor),
                 found,
                 expected: expected.to_owned(),
             };
@@ -41,7 +41,7 @@ impl Imatrix {
                 let name = format!("{name}.in_sum2");
                 return Err(refuse(&name, sum.to_string(), "sums of squares"));
             }
-            // A matrix that the text never reached says nothing.
+            // No token reached this matrix: its importances are not known.
             if count > 0.0 {
                 by_tensor.insert(name, sums.into_iter().map(|sum| sum / count).collect());
             }
@@ -49,29 +49,29 @@ impl Imatrix {
         Ok(Self { name: file.name().to_owned(), by_tensor })
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Matrices it knows.
+    /// Number of matrices with known importances.
     pub fn len(&self) -> usize {
         self.by_tensor.len()
     }
 
-    /// Whether it knows none.
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.by_tensor.is_empty()
     }
 
-    /// The importances of a matrix's columns, if it is known.
+    /// The importances of a matrix's columns, if they are known.
     pub(super) fn columns(&self, tensor: &str, width: usize) -> Result<Option<&[f32]>> {
         match self.by_tensor.get(tensor) {
             Some(columns) if columns.len() != width => Err(Error::Tensor {
                 file: self.name.clone(),
-                tensor: shown(&format!("{tensor}.in_sum2")),
+                tensor: escaped(&format!("{tensor}.in_sum2")),
                 found: format!("{} columns", columns.len()),
-                expected: format!("{width}, as the model has: is it of another model?"),
+                expected: format!("{width}, as the model has; is it of another model?"),
             }),
             columns => Ok(columns.map(Vec::as_slice)),
         }

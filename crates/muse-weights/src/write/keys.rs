@@ -1,8 +1,8 @@
-//! Keys of a GGUF file with their values, encoded as the file has them.
+//! The keys of a GGUF file to be written, with their values in the encoding of the file.
 
-use crate::gguf::kind;
+use crate::gguf::value_type;
 
-/// Keys in the order they will be written; a key set again keeps its place.
+/// Keys in the order in which they are written. Setting a key again changes its value only.
 #[derive(Clone, Debug, Default)]
 pub struct GgufKeys(Vec<(String, Vec<u8>)>);
 
@@ -14,12 +14,12 @@ impl GgufKeys {
 
     /// Sets a key.
     pub fn set<V: GgufValue + ?Sized>(&mut self, name: &str, value: &V) {
-        let mut encoded = V::KIND.to_le_bytes().to_vec();
+        let mut encoded = V::TYPE_ID.to_le_bytes().to_vec();
         value.put(&mut encoded);
         self.set_encoded(name, encoded);
     }
 
-    /// Sets a key to the type and the value as a file has them.
+    /// Sets a key to a type and value in the encoding of the file.
     pub(crate) fn set_encoded(&mut self, name: &str, encoded: Vec<u8>) {
         match self.0.iter_mut().find(|(known, _)| known == name) {
             Some((_, value)) => *value = encoded,
@@ -27,6 +27,7 @@ impl GgufKeys {
         }
     }
 
+    /// Appends all keys in the encoding of the file.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         for (name, encoded) in &self.0 {
             name.as_str().put(out);
@@ -39,44 +40,44 @@ impl GgufKeys {
     }
 }
 
-/// A value of a GGUF key.
+/// A type that can be the value of a GGUF key.
 pub trait GgufValue {
     /// The id of its type.
-    const KIND: u32;
-    /// Appends the value.
+    const TYPE_ID: u32;
+    /// Appends the value in the encoding of the file.
     fn put(&self, out: &mut Vec<u8>);
 }
 
 impl GgufValue for u32 {
-    const KIND: u32 = kind::U32;
+    const TYPE_ID: u32 = value_type::U32;
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_le_bytes());
     }
 }
 
 impl GgufValue for i32 {
-    const KIND: u32 = kind::I32;
+    const TYPE_ID: u32 = value_type::I32;
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_le_bytes());
     }
 }
 
 impl GgufValue for f32 {
-    const KIND: u32 = kind::F32;
+    const TYPE_ID: u32 = value_type::F32;
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_le_bytes());
     }
 }
 
 impl GgufValue for bool {
-    const KIND: u32 = kind::BOOL;
+    const TYPE_ID: u32 = value_type::BOOL;
     fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
 }
 
 impl GgufValue for str {
-    const KIND: u32 = kind::TEXT;
+    const TYPE_ID: u32 = value_type::STRING;
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.len() as u64).to_le_bytes());
         out.extend_from_slice(self.as_bytes());
@@ -84,16 +85,16 @@ impl GgufValue for str {
 }
 
 impl GgufValue for String {
-    const KIND: u32 = kind::TEXT;
+    const TYPE_ID: u32 = value_type::STRING;
     fn put(&self, out: &mut Vec<u8>) {
         self.as_str().put(out);
     }
 }
 
 impl<T: GgufValue> GgufValue for [T] {
-    const KIND: u32 = kind::LIST;
+    const TYPE_ID: u32 = value_type::ARRAY;
     fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&T::KIND.to_le_bytes());
+        out.extend_from_slice(&T::TYPE_ID.to_le_bytes());
         out.extend_from_slice(&(self.len() as u64).to_le_bytes());
         self.iter().for_each(|item| item.put(out));
     }

@@ -1,4 +1,4 @@
-//! Writing GGUF files: the container, the keys of a model, and a checkpoint in another format.
+//! Writes GGUF files: the container, the keys of a model, and a checkpoint in another format.
 
 mod describe;
 mod file;
@@ -17,4 +17,4 @@ pub use imatrix::Imatrix;
 pub use keys::{GgufKeys, GgufValue};
 pub use new_file::NewFile;
 pub use plan::ModelKind;
-pub use quantize::{Progress, Recipe, Written, quantize};
+pub use quantize::{QuantizeOptions, QuantizeProgress, QuantizedTensor, quantize};

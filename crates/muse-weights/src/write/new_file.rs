@@ -1,12 +1,12 @@
-//! A file that is whole or not there.
+//! A file that appears under its name only when it is complete.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// A file beside the one it is to become. It gets its name once its bytes are on the disk, never in
-/// place of another, and is removed when it is dropped before.
+/// A file under a temporary name in the same folder. It is renamed once its bytes are on the disk,
+/// never over another file, and removed when it is dropped before.
 #[derive(Debug)]
 pub struct NewFile {
     path: PathBuf,
@@ -14,43 +14,43 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that is to be called `path`.
+    /// Creates a file that will be renamed to `path`.
     ///
     /// # Errors
-    /// When there is something of that name, or the system refuses.
+    /// When the name is in use, or the system refuses.
     pub fn create(path: &Path) -> io::Result<Self> {
         if path.symlink_metadata().is_ok() {
-            return Err(taken());
+            return Err(name_in_use());
         }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
         let Some(name) = path.file_name() else {
-            let message = "the path ends in no name; give one of a file";
+            let message = "the path has no file name at its end";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         };
         let mut file = tempfile::Builder::new();
-        // What the umask leaves, as for any other file.
+        // The umask applies, as for any other new file.
         #[cfg(unix)]
         file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let prefix = format!("{}.", name.to_string_lossy());
         let file = file.prefix(&prefix).suffix(".part").tempfile_in(folder).map_err(|error| {
-            // Of the file that was asked for, not of this one.
+            // Without the temporary path, which the error of `tempfile` names.
             io::Error::from(error.kind())
         })?;
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Gives the file its name.
+    /// Renames the file.
     ///
     /// # Errors
-    /// When somebody else took the name meanwhile, or the system refuses.
+    /// When the name is in use by now, or the system refuses.
     pub fn finish(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         let named = self.file.persist_noclobber(&self.path);
         named.map(drop).map_err(|error| match error.error.kind() {
-            io::ErrorKind::AlreadyExists => taken(),
+            io::ErrorKind::AlreadyExists => name_in_use(),
             _ => error.error,
         })
     }
@@ -66,9 +66,8 @@ impl Write for NewFile {
     }
 }
 
-fn taken() -> io::Error {
-    let message = "there is something of that name already, and files are never overwritten; \
-                   give a name that is free";
+fn name_in_use() -> io::Error {
+    let message = "a file of this name exists, and files are never overwritten; give another name";
     io::Error::new(io::ErrorKind::AlreadyExists, message)
 }
 
@@ -79,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_whole_or_not_there_and_replaces_nothing() {
+    fn files_appear_complete_and_replace_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new");
         let names = || fs::read_dir(folder.path()).unwrap().count();
@@ -87,7 +86,7 @@ mod tests {
         file.write_all(b"half").unwrap();
         assert!(!path.exists());
         drop(file);
-        assert_eq!(names(), 0, "given up");
+        assert_eq!(names(), 0, "a dropped file is removed");
 
         let mut file = NewFile::create(&path).unwrap();
         file.write_all(b"whole").unwrap();
@@ -105,7 +104,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_and_devices_are_something_and_the_umask_rules() {
+    fn links_and_devices_are_not_replaced_and_the_umask_applies() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("link");

@@ -1,4 +1,5 @@
-//! Files beside those that another converter made of the same checkpoint, to the byte.
+//! Compares written files with those that llama.cpp's `gguf` package wrote of the same checkpoint,
+//! byte for byte.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use muse_core::quant::Format;
 use muse_testkit::{golden_dir, nano_dir};
 
-use super::{ModelKind, Recipe, quantize};
+use super::{ModelKind, QuantizeOptions, quantize};
 use crate::checkpoint::Checkpoint;
 use crate::files::Files;
 use crate::gguf::GgufFiles;
@@ -19,17 +20,23 @@ fn gguf(path: &Path) -> GgufFiles {
     }
 }
 
-/// Keys by name, as encoded.
+/// The encoded values of the keys by name.
 fn keys(files: &GgufFiles) -> BTreeMap<&str, &[u8]> {
     let bytes = &files.files[0].bytes;
-    files.header.places.iter().map(|(key, place)| (key.as_str(), &bytes[place.clone()])).collect()
+    files
+        .header
+        .key_ranges
+        .iter()
+        .map(|(key, range)| (key.as_str(), &bytes[range.clone()]))
+        .collect()
 }
 
-fn handed(name: &str) -> PathBuf {
+fn golden(name: &str) -> PathBuf {
     golden_dir().join("nano/gguf").join(name)
 }
 
-/// The file of a model of nano, beside the handed one; keys that only one of them may have.
+/// Writes a model of nano and compares it with the golden file; `ours_only` lists the keys that the
+/// golden file lacks.
 fn check(folder: &str, kind: ModelKind, format: Format, name: &str, ours_only: &[&str]) {
     let folder = nano_dir().join(folder);
     let checkpoint = Checkpoint::open(&folder).expect("nano");
@@ -37,9 +44,10 @@ fn check(folder: &str, kind: ModelKind, format: Format, name: &str, ours_only: &
     let vocabulary = (kind == ModelKind::Drafter).then_some(&target);
     let temporary = tempfile::tempdir().expect("a folder");
     let out = temporary.path().join("model.gguf");
-    let recipe = Recipe { kind, body: format, head: format, imatrix: None, vocabulary, threads: 3 };
-    quantize(&checkpoint, &out, &recipe, &mut |_| {}).expect("written");
-    let (ours, theirs) = (gguf(&out), gguf(&handed(name)));
+    let options =
+        QuantizeOptions { kind, format, lm_head: format, imatrix: None, vocabulary, threads: 3 };
+    quantize(&checkpoint, &out, &options, &mut |_| {}).expect("written");
+    let (ours, theirs) = (gguf(&out), gguf(&golden(name)));
     let (our_keys, their_keys) = (keys(&ours), keys(&theirs));
     for (key, value) in &their_keys {
         let same = our_keys.get(key) == Some(value) || *key == "general.name";
@@ -61,21 +69,21 @@ fn check(folder: &str, kind: ModelKind, format: Format, name: &str, ours_only: &
 }
 
 #[test]
-fn text_models_are_those_of_the_other_converter() {
+fn text_models_equal_the_golden_files() {
     check("target", ModelKind::Text, Format::Bf16, "target.bf16.gguf", &[]);
     let version = &["general.quantization_version"];
     check("target", ModelKind::Text, Format::Q8_0, "target.q8_0.gguf", version);
 }
 
 #[test]
-fn drafters_are_those_of_the_other_converter() {
+fn drafters_equal_the_golden_files() {
     check("assistant", ModelKind::Drafter, Format::Bf16, "dflash.bf16.gguf", &[]);
     let version = &["general.quantization_version"];
     check("assistant", ModelKind::Drafter, Format::Q8_0, "dflash.q8_0.gguf", version);
 }
 
 #[test]
-fn projectors_are_those_of_the_other_converter() {
+fn projectors_equal_the_golden_files() {
     check("target", ModelKind::Vision, Format::Bf16, "mmproj.bf16.gguf", &[]);
     let version = &["general.quantization_version"];
     check("target", ModelKind::Vision, Format::Q8_0, "mmproj.q8_0.gguf", version);

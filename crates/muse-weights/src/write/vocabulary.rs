@@ -1,4 +1,4 @@
-//! The vocabulary of a checkpoint as keys of a GGUF file.
+//! Writes the vocabulary of a checkpoint as keys of a GGUF file.
 
 use std::collections::HashMap;
 
@@ -7,23 +7,23 @@ use serde::Deserialize;
 
 use super::keys::GgufKeys;
 use crate::checkpoint::{Checkpoint, Origin};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped};
 use crate::folder::SourceFile;
-use crate::settings::most;
+use crate::settings::max;
 
 const NORMAL: i32 = 1;
 const CONTROL: i32 = 3;
 const UNUSED: i32 = 5;
 
-/// Marks that keys name, by their text.
-const MARKS: [(&str, &str); 4] = [
+/// Special tokens that GGUF keys name: the key and the token's text.
+const SPECIAL_TOKENS: [(&str, &str); 4] = [
     ("bos", "<|begin_of_text|>"),
     ("eos", "<|end_of_text|>"),
     ("eot", "<|eot|>"),
     ("padding", "<|finetune_right_pad|>"),
 ];
 
-/// Sets the tokenizer's keys to those of a checkpoint, if it has a tokenizer.
+/// Copies the tokenizer of a checkpoint, if it has one.
 pub(super) fn copy(checkpoint: &Checkpoint, keys: &mut GgufKeys) -> Result<()> {
     match checkpoint.origin() {
         Origin::Gguf(header) => {
@@ -45,7 +45,7 @@ pub(super) fn copy(checkpoint: &Checkpoint, keys: &mut GgufKeys) -> Result<()> {
     Ok(())
 }
 
-/// The parts of tokenizer.json that GGUF files hold.
+/// The parts of tokenizer.json that GGUF has keys for.
 #[derive(Deserialize)]
 struct Tokenizer {
     #[serde(default)]
@@ -75,33 +75,33 @@ enum Merge {
 }
 
 fn tables(file: &SourceFile, rows: Option<usize>, keys: &mut GgufKeys) -> Result<()> {
-    let malformed = |place: &str, found: String, expected: String| Error::Malformed {
+    let malformed = |location: &str, found: String, expected: String| Error::Malformed {
         file: file.name.clone(),
-        place: place.to_owned(),
+        location: location.to_owned(),
         found,
         expected,
     };
     let Tokenizer { added_tokens, model } =
         serde_json::from_slice(&file.bytes).map_err(|error| {
-            malformed("the whole", error.to_string(), "a tokenizer of HuggingFace".to_owned())
+            malformed("JSON", error.to_string(), "a tokenizer.json of HuggingFace".to_owned())
         })?;
     if model.r#type.as_deref().is_some_and(|kind| kind != "BPE") {
         let found = model.r#type.as_deref().unwrap_or_default();
-        return Err(malformed("model.type", shown(found), "BPE".to_owned()));
+        return Err(malformed("model.type", escaped(found), "BPE".to_owned()));
     }
     let ids = model.vocab.values().copied().chain(added_tokens.iter().map(|added| added.id));
-    let count = ids.max().map_or(0, |most| most as usize + 1);
+    let count = ids.max().map_or(0, |max| max as usize + 1);
     let size = rows.unwrap_or(count);
-    if count > size || size > most::VOCAB {
+    if count > size || size > max::VOCAB {
         let found = format!("token id {}", count.saturating_sub(1));
-        let expected = format!("ids below {}, the rows of the embedding", size.min(most::VOCAB));
+        let expected = format!("ids below {}, the rows of the embedding", size.min(max::VOCAB));
         return Err(malformed("the tokens", found, expected));
     }
     let mut tokens: Vec<String> = (0..size).map(|id| format!("[PAD{id}]")).collect();
     let mut kinds = vec![UNUSED; size];
     let texts = model.vocab.into_iter().map(|(text, id)| (text, id, NORMAL));
-    let marks = added_tokens.into_iter().map(|added| (added.content, added.id, CONTROL));
-    for (text, id, kind) in texts.chain(marks) {
+    let special = added_tokens.into_iter().map(|added| (added.content, added.id, CONTROL));
+    for (text, id, kind) in texts.chain(special) {
         (tokens[id as usize], kinds[id as usize]) = (text, kind);
     }
     let merges: Vec<String> = model
@@ -113,18 +113,18 @@ fn tables(file: &SourceFile, rows: Option<usize>, keys: &mut GgufKeys) -> Result
         })
         .collect();
     keys.set("tokenizer.ggml.model", "gpt2");
-    // The family has one way to split text, and this is its name.
+    // The pre-tokenizer of all models of the family.
     keys.set("tokenizer.ggml.pre", "llama4");
     keys.set("tokenizer.ggml.tokens", &tokens[..]);
     keys.set("tokenizer.ggml.token_type", &kinds[..]);
     keys.set("tokenizer.ggml.merges", &merges[..]);
-    for (key, mark) in MARKS {
-        let control = |id: &usize| kinds[*id] == CONTROL && tokens[*id] == mark;
+    for (key, text) in SPECIAL_TOKENS {
+        let control = |id: &usize| kinds[*id] == CONTROL && tokens[*id] == text;
         if let Some(id) = (0..size).find(control) {
             keys.set(&format!("tokenizer.ggml.{key}_token_id"), &(id as u32));
         }
     }
-    // The prompt's template writes the mark that begins a text.
+    // The chat template writes the BOS token itself.
     keys.set("tokenizer.ggml.add_bos_token", &false);
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! Broken HuggingFace folders: each must be refused with the file, the place, what was found and
+//! Broken HuggingFace folders: each is refused with the file, the location, what was found and
 //! what was expected.
 
 use serde_json::json;
 
 use crate::support::*;
 
-/// Breaks a sound folder in one place; the message must have these parts.
+/// Breaks a sound folder in one way; the error must contain these parts.
 type Case = (&'static str, fn(&mut Folder), &'static [&'static str]);
 
 #[track_caller]
@@ -66,7 +66,7 @@ const CONTAINER: &[Case] = &[
         },
         &["`lm_head.weight`", "two tensors"],
     ),
-    ("metadata", |f| f.rewrite_header(|h| h.replace(r#""pt""#, "1")), &["__metadata__", "texts"]),
+    ("metadata", |f| f.rewrite_header(|h| h.replace(r#""pt""#, "1")), &["__metadata__", "strings"]),
     (
         "no dtype",
         |f| f.rewrite_header(|h| h.replacen("dtype", "type", 1)),
@@ -159,7 +159,7 @@ const SETTINGS: &[Case] = &[
     ),
     ("another kind", |f| f.config["model_type"] = "llama".into(), &["`model_type`", "`llama`"]),
     ("no text", |f| f.config["text_config"] = json!(null), &["`text_config`", "nothing"]),
-    ("text a list", |f| f.config["text_config"] = json!([1]), &["`text_config`", "a list of 1"]),
+    ("text a list", |f| f.config["text_config"] = json!([1]), &["`text_config`", "an array of 1"]),
     (
         "quantized",
         |f| f.config["quantization_config"] = json!({"quant_method": "fp8"}),
@@ -202,7 +202,7 @@ const SETTINGS: &[Case] = &[
     (
         "kinds short",
         |f| f.text()["layer_types"] = json!(["full_attention"]),
-        &["layer_types`", "a list of 1", "5, one a layer"],
+        &["layer_types`", "an array of 1", "5, one per layer"],
     ),
     (
         "kinds unknown",
@@ -212,7 +212,7 @@ const SETTINGS: &[Case] = &[
     (
         "rope list short",
         |f| f.text()["layer_rope_theta"] = json!([0, 1]),
-        &["layer_rope_theta`", "a list of 2"],
+        &["layer_rope_theta`", "an array of 2"],
     ),
     (
         "rope list of texts",

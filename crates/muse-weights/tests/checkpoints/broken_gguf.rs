@@ -1,12 +1,12 @@
-//! Broken GGUF containers: each must be refused with the file, the place, what was found and what
-//! was expected.
+//! Broken GGUF containers: each is refused with the file, the location, what was found and
+//! what was expected.
 
 use muse_core::quant::Format;
 use muse_weights::Error;
 
 use crate::support::*;
 
-/// Breaks a sound file in one place; the message must have these parts.
+/// Breaks a sound file in one way; the error must contain these parts.
 pub(crate) type Case = (&'static str, fn(&mut Gguf), &'static [&'static str]);
 
 #[track_caller]
@@ -114,9 +114,9 @@ const CONTAINER: &[Case] = &[
     ),
     ("alignment 0", |f| f.set("general.alignment", Key::U32(0)), &["found 0", "power of two"]),
     (
-        "alignment text",
+        "alignment as a string",
         |f| f.set("general.alignment", "32".into()),
-        &["the text `32`", "power of two"],
+        &["the string `32`", "power of two"],
     ),
     ("no dimensions", |f| f.tensors[0].dims.clear(), &["`token_embd.weight`", "0 dimensions"]),
     ("five dimensions", |f| f.tensors[0].dims = vec![1; 5], &["5 dimensions", "1 to 4"]),

@@ -1,4 +1,4 @@
-//! Sound GGUF containers of impossible models: keys and tensors that do not agree.
+//! Sound GGUF containers whose keys and tensors contradict each other or the model.
 
 use muse_core::contract::WeightSource;
 
@@ -16,13 +16,17 @@ const SETTINGS: &[Case] = &[
         |f| f.set("general.architecture", "llama".into()),
         &["`llama`", "muse-glimmer"],
     ),
-    ("architecture number", |f| f.set("general.architecture", Key::U32(1)), &["found 1", "a text"]),
+    (
+        "architecture number",
+        |f| f.set("general.architecture", Key::U32(1)),
+        &["found 1", "a string"],
+    ),
     (
         "no layers",
         |f| f.remove_key("muse-glimmer.block_count"),
         &["`muse-glimmer.block_count`", "nothing"],
     ),
-    ("layers as text", |f| f.set("muse-glimmer.block_count", "4".into()), &["the text `4`"]),
+    ("layers as text", |f| f.set("muse-glimmer.block_count", "4".into()), &["the string `4`"]),
     ("negative layers", |f| f.set("muse-glimmer.block_count", Key::I32(-4)), &["found -4"]),
     (
         "layers without end",
@@ -104,17 +108,17 @@ const SETTINGS: &[Case] = &[
     (
         "pattern short",
         |f| f.set("muse-glimmer.attention.sliding_window_pattern", Key::Bools(vec![true])),
-        &["pattern`", "a list of 1", "4, one a layer"],
+        &["pattern`", "an array of 1", "4, one per layer"],
     ),
     (
         "pattern of texts",
         |f| f.set("muse-glimmer.attention.sliding_window_pattern", Key::Texts(vec![vec![]; 4])),
-        &["pattern`", "a list of whole numbers"],
+        &["pattern`", "an array of integers"],
     ),
     (
         "pattern as text",
         |f| f.set("muse-glimmer.attention.sliding_window_pattern", "4".into()),
-        &["pattern`", "the text `4`"],
+        &["pattern`", "the string `4`"],
     ),
     (
         "window zero",
@@ -134,7 +138,7 @@ const SETTINGS: &[Case] = &[
     (
         "vocabulary of another size",
         |f| f.set("muse-glimmer.vocab_size", Key::U32(9)),
-        &["tokenizer.ggml.tokens`", "a list of 8", "9"],
+        &["tokenizer.ggml.tokens`", "an array of 8", "9"],
     ),
     (
         "eos outside",
@@ -251,9 +255,9 @@ const DRAFTERS: &[Case] = &[
         &["`tokenizer.ggml.mask_token_id`", "nothing"],
     ),
     (
-        "a full layer",
+        "full attention",
         |f| f.set("dflash.attention.sliding_window_pattern", Key::Bools(vec![false])),
-        &["a full layer"],
+        &["full attention"],
     ),
     ("causal", |f| f.set("dflash.attention.causal", Key::Bool(true)), &["causal`", "true"]),
     (
@@ -328,16 +332,20 @@ fn broken_vocabularies() {
             &["model`", "`llama`", "gpt2"],
         ),
         ("no pre-tokenizer", |f| f.remove_key("tokenizer.ggml.pre"), &["ggml.pre`", "nothing"]),
-        ("no merges", |f| f.remove_key("tokenizer.ggml.merges"), &["merges`", "a list of texts"]),
+        (
+            "no merges",
+            |f| f.remove_key("tokenizer.ggml.merges"),
+            &["merges`", "an array of strings"],
+        ),
         (
             "merges as text",
             |f| f.set("tokenizer.ggml.merges", "a b".into()),
-            &["merges`", "the text"],
+            &["merges`", "the string"],
         ),
         (
             "kinds",
             |f| f.set("tokenizer.ggml.token_type", Key::I32s(vec![1; 7])),
-            &["token_type`", "a list of 7", "8"],
+            &["token_type`", "an array of 7", "8"],
         ),
         (
             "bos outside",
@@ -347,7 +355,7 @@ fn broken_vocabularies() {
         (
             "tokens not UTF-8",
             |f| f.set("tokenizer.ggml.tokens", Key::Texts(vec![vec![0xff]; 8])),
-            &["tokens`", "text 0", "UTF-8"],
+            &["tokens`", "string 0", "UTF-8"],
         ),
     ];
     for (what, break_it, parts) in cases {

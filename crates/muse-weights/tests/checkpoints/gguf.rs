@@ -1,4 +1,4 @@
-//! GGUF files of the tree against the HuggingFace folders they were made from.
+//! Compares GGUF files of the tree with the HuggingFace folders they were made from.
 
 use std::path::PathBuf;
 
@@ -100,7 +100,7 @@ fn quantized_files_are_close_to_the_originals() {
 }
 
 #[test]
-fn the_vocabulary_and_where_turns_end() {
+fn vocabulary_and_stop_tokens() {
     let target = gguf("target.bf16.gguf");
     assert_eq!(target.generation().stop, [897, 904]);
     assert_eq!(target.generation().temperature, None);

@@ -1,4 +1,4 @@
-//! HuggingFace folders of the tree, read against their own files by an independent reader.
+//! Compares HuggingFace folders of the tree with what an independent reader finds in their files.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -55,13 +55,14 @@ fn target_folders_give_text_and_vision() {
         assert_eq!((vision.temporal, vision.out), (2, hidden));
         assert_eq!(checkpoint.generation().temperature, Some(0.0));
         assert_eq!(checkpoint.generation().stop, [897, 904]);
-        let made_up = 2 * 8;
-        assert_eq!(checkpoint.tensors().len(), raw(&folder).len() + made_up);
+        // The norms of q and k, which the file does not have.
+        let constant = 2 * 8;
+        assert_eq!(checkpoint.tensors().len(), raw(&folder).len() + constant);
     }
 }
 
 #[test]
-fn every_text_tensor_is_the_files() {
+fn text_tensors_equal_the_file() {
     let folder = nano_dir().join("target");
     let checkpoint = Checkpoint::open(&folder).expect("nano");
     let raw = raw(&folder);
@@ -138,7 +139,7 @@ fn an_assistant_folder_gives_a_drafter() {
 }
 
 #[test]
-fn the_tokenizer_file_is_handed_on() {
+fn tokenizer_json_is_returned_unchanged() {
     let folder = nano_dir().join("target");
     let vocabulary = Checkpoint::open(&folder).expect("nano").vocabulary().expect("readable");
     let Some(Vocabulary::HuggingFace(bytes)) = vocabulary else { panic!("a tokenizer.json") };
@@ -147,24 +148,28 @@ fn the_tokenizer_file_is_handed_on() {
     assert!(tiny.vocabulary().expect("readable").is_none());
 }
 
-/// As long as files are the same, and only then, whoever keeps what was made of them may use it.
+/// Caches keyed by the stamp are valid for as long as the files are unchanged.
 #[test]
-fn a_stamp_tells_a_changed_file_from_an_unchanged_one() {
-    let place = tempfile::tempdir().unwrap();
+fn the_stamp_changes_when_a_file_changes() {
+    let folder = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(golden_dir().join("tiny/target")).unwrap() {
         let entry = entry.unwrap();
-        std::fs::copy(entry.path(), place.path().join(entry.file_name())).unwrap();
+        std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
     }
-    let stamp = || Checkpoint::open(place.path()).unwrap().stamp().unwrap();
+    let stamp = || Checkpoint::open(folder.path()).unwrap().stamp().unwrap();
     let first = stamp();
     assert_eq!(stamp(), first);
-    let weights = std::fs::File::open(place.path().join("model.safetensors")).unwrap();
+    let weights = std::fs::File::open(folder.path().join("model.safetensors")).unwrap();
     weights.set_modified(std::time::UNIX_EPOCH).unwrap();
     assert_ne!(stamp(), first);
     let names = ["config.json", "model.safetensors"].map(str::to_owned);
     let files = names.map(|name| {
-        let bytes = std::fs::read(place.path().join(&name)).unwrap();
+        let bytes = std::fs::read(folder.path().join(&name)).unwrap();
         (name, bytes.into())
     });
-    assert_eq!(Checkpoint::from_files(files).unwrap().stamp(), None, "memory has no times");
+    assert_eq!(
+        Checkpoint::from_files(files).unwrap().stamp(),
+        None,
+        "files in memory have no modification time"
+    );
 }

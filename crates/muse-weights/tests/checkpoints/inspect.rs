@@ -1,4 +1,4 @@
-//! Reports on the checkpoints of the tree.
+//! Inspects the checkpoints of the tree.
 
 use muse_testkit::{golden_dir, nano_dir};
 use muse_weights::inspect;
@@ -52,7 +52,7 @@ fn folders_and_files_are_described() {
 }
 
 #[test]
-fn the_sums_are_the_files() {
+fn the_sums_equal_the_size_of_the_file() {
     let report = inspect(&nano_dir().join("assistant")).expect("readable");
     let file = std::fs::metadata(nano_dir().join("assistant/model.safetensors")).expect("a file");
     assert!(report.bytes() < file.len() && report.bytes() > file.len() - 10_000);

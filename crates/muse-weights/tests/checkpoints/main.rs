@@ -1,4 +1,4 @@
-//! Checkpoints of the tree, dialects of sound files, and broken files.
+//! Opens the checkpoints of the tree, variants of sound files, and broken files.
 
 mod broken_folder;
 mod broken_gguf;

@@ -1,4 +1,4 @@
-//! The dialects of sound files: all spellings of one model load to the same model.
+//! Variants of sound files: every spelling of a model loads as the same model.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ fn assert_same(a: &Checkpoint, b: &Checkpoint) {
 const PATTERN: &str = "muse-glimmer.attention.sliding_window_pattern";
 
 #[test]
-fn the_window_pattern_as_list_period_or_nothing() {
+fn the_window_pattern_as_array_period_or_absent() {
     let listed = gguf(&small_text());
     let sliding = LayerSpec { window: Some(8), rope: true };
     let full = LayerSpec { window: None, rope: false };
@@ -125,7 +125,7 @@ fn rows_of_heads_are_reordered_in_any_format() {
 }
 
 #[test]
-fn a_drafter_keeps_its_rows_and_counts_outputs() {
+fn drafters_keep_their_row_order_and_count_layers_from_zero() {
     let checkpoint = gguf(&small_drafter());
     let drafter = checkpoint.spec().drafter.as_ref().expect("a drafter");
     assert_eq!((&drafter.target_layers[..], drafter.reach), (&[0, 2][..], 8));
@@ -195,7 +195,7 @@ fn without_lists_the_pattern_counts_backward() {
 }
 
 #[test]
-fn mask_and_rotation_are_independent() {
+fn window_and_rope_are_independent() {
     let mut target = small_target();
     let (slide, full) = ("sliding_attention", "full_attention");
     target.text()["layer_types"] = serde_json::json!([slide, full, slide, full, slide]);
@@ -214,7 +214,7 @@ fn mask_and_rotation_are_independent() {
 }
 
 #[test]
-fn sampling_and_stops() {
+fn sampling_defaults_and_stop_tokens() {
     let mut target = small_target();
     assert_eq!(folder(target.clone()).generation().stop, [3]);
     target.config["eos_token_id"] = serde_json::json!([3, 5]);
@@ -232,7 +232,7 @@ fn sampling_and_stops() {
 }
 
 #[test]
-fn the_end_of_a_message_never_stops() {
+fn eom_is_never_a_stop_token() {
     let mut file = small_text();
     assert_eq!(gguf(&file).generation().stop, [3, 5]);
     assert_eq!(text(&gguf(&file)).image_token, Some(6));
@@ -263,7 +263,7 @@ fn tensors_without_effect_are_ignored() {
 }
 
 #[test]
-fn files_beside_that_nothing_needs_are_no_reason_to_refuse() {
+fn a_broken_tokenizer_config_is_ignored() {
     for config in ["?", "[]", r#"{"chat_template": [{"name": "default", "template": "x"}]}"#] {
         let mut target = small_target();
         target.other("tokenizer_config.json", config);
@@ -287,7 +287,7 @@ fn half_precision_weights() {
 }
 
 #[test]
-fn the_scale_of_queries_comes_from_the_settings_once() {
+fn qk_scale_factor_applies_to_queries_only() {
     let mut target = small_target();
     target.text()["qk_scale_factor"] = 2.5.into();
     let checkpoint = folder(target);

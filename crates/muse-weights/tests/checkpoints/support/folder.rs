@@ -1,4 +1,4 @@
-//! A HuggingFace folder as data, and its files.
+//! A HuggingFace folder as data, and the files it stands for.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn with_header(header: &str, tensors: &[HfTensor]) -> Vec<u8> {
 pub(crate) struct Folder {
     pub(crate) config: Value,
     pub(crate) tensors: Vec<HfTensor>,
-    /// Files beside; they come before config.json and the weights, whose place they may take.
+    /// Other files. One named as config.json or the weights replaces it.
     pub(crate) others: Vec<(String, Vec<u8>)>,
 }
 
@@ -63,7 +63,7 @@ impl Folder {
         self.others.push((name.to_owned(), bytes.into()));
     }
 
-    /// Header and data of the weights apart, to write the header anew.
+    /// Replaces the header of the weights, which `rewrite` makes of the right one.
     pub(crate) fn rewrite_header(&mut self, rewrite: impl Fn(String) -> String) {
         let bytes = safetensors(&self.tensors);
         let length = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) as usize;

@@ -19,7 +19,7 @@ pub(crate) fn open_gguf(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
     open(vec![("model.gguf".to_owned(), bytes)])
 }
 
-/// Bytes of values that differ from tensor to tensor and from place to place.
+/// Bytes of `count` values that depend on the name and the position.
 pub(crate) fn f32_bytes(name: &str, count: usize) -> Vec<u8> {
     let seed = name.bytes().fold(7_u32, |seed, byte| seed.wrapping_mul(31) + u32::from(byte));
     let value = |i: u32| (seed.wrapping_add(i).wrapping_mul(2_654_435_761) >> 8) as f32 / 1e7;
