@@ -1,6 +1,6 @@
 //! What the targets over answers share: a conversation with tools, and what was heard in one.
 
-use muse_core::contract::{Conversation, Heard, Piece, Tool};
+use muse_core::contract::{Conversation, ParsedEvent, PromptPart, Tool};
 
 /// A conversation of some shape.
 pub fn conversation(shape: u8) -> Conversation {
@@ -14,7 +14,7 @@ pub fn conversation(shape: u8) -> Conversation {
         tool("a", "\"n\": {\"type\": \"integer\"}, \"s\": {\"type\": \"string\"}"),
         tool("b.c", "\"v\": {\"anyOf\": [{\"type\": \"number\"}, {\"type\": \"object\"}]}"),
     ];
-    let tail = vec![Piece::Text(" to=a".to_owned()), Piece::Control("<|message|>")];
+    let tail = vec![PromptPart::Text(" to=a".to_owned()), PromptPart::Special("<|message|>")];
     Conversation {
         tools: if shape & 1 == 0 { tools } else { Vec::new() },
         tail: if shape & 6 == 6 { tail } else { Vec::new() },
@@ -24,15 +24,15 @@ pub fn conversation(shape: u8) -> Conversation {
 }
 
 /// Reasoning, content, calls and stops of all that was heard; ids of calls are random.
-pub fn heard(all: &[Heard]) -> (String, String, Vec<(String, String)>, Vec<String>) {
+pub fn heard(all: &[ParsedEvent]) -> (String, String, Vec<(String, String)>, Vec<String>) {
     let mut joined = (String::new(), String::new(), Vec::new(), Vec::new());
     for event in all {
         match event {
-            Heard::Think(text) => joined.0.push_str(text),
-            Heard::Say(text) => joined.1.push_str(text),
-            Heard::Call(call) => joined.2.push((call.name.clone(), call.arguments.clone())),
-            Heard::CallPart(_) => {}
-            Heard::StopText(text) => joined.3.push(text.clone()),
+            ParsedEvent::Reasoning(text) => joined.0.push_str(text),
+            ParsedEvent::Content(text) => joined.1.push_str(text),
+            ParsedEvent::ToolCall(call) => joined.2.push((call.name.clone(), call.arguments.clone())),
+            ParsedEvent::ToolCallDelta(_) => {}
+            ParsedEvent::StopText(text) => joined.3.push(text.clone()),
         }
     }
     joined

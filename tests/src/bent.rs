@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Attention, Backend, KvShape, Mask, PageCopy, PickRow, Picked, Place, Rope, Token, WeightView,
+    Attention, Backend, BlockCopy, KvShape, Mask, Rope, SampleRow, Sampled, SeqSlice, Token,
+    WeightView,
 };
 use muse_core::quant::Format;
 
@@ -87,7 +88,7 @@ impl<B: Backend> Backend for Bent<B> {
             }
             (None, Bend::ScaledEmbeddings(factor)) => {
                 self.inner.rms_norm(x, rows, weight, eps, out)?;
-                return self.inner.scale_cap(out, rows, factor, None);
+                return self.inner.scale_softcap(out, rows, factor, None);
             }
             (Some(_), Bend::GateFromResidual) => {
                 let mut residual = self.residual.lock().expect("one thread");
@@ -119,17 +120,17 @@ impl<B: Backend> Backend for Bent<B> {
         &self,
         q: &B::Buf,
         kv: &B::Kv,
-        places: &[Place<'_>],
+        slices: &[SeqSlice<'_>],
         attention: &Attention,
         out: &mut B::Buf,
     ) -> Result<()> {
         let mut attention = *attention;
         match (self.bend, attention.mask) {
-            (Bend::CausalBlocks, Mask::Block { reach }) => {
+            (Bend::CausalBlocks, Mask::DraftBlock { reach }) => {
                 attention.mask = Mask::Causal { window: Some(reach + 1) };
             }
             (Bend::StridedHeads { kv_heads }, Mask::Causal { .. }) => {
-                let rows = places.iter().map(|place| place.rows).sum();
+                let rows = slices.iter().map(|slice| slice.len).sum();
                 let Attention { heads, head_dim, .. } = attention;
                 let group = heads / kv_heads;
                 let all: Vec<u32> = (0..rows as u32).collect();
@@ -138,13 +139,13 @@ impl<B: Backend> Backend for Bent<B> {
                 // Position `n` of the grouped order holds the head that would read it strided.
                 let head = |n: usize| n % group * kv_heads + n / group;
                 self.reorder(&mut strided, rows, &attention, head)?;
-                self.inner.attend(&strided, kv, places, &attention, out)?;
+                self.inner.attend(&strided, kv, slices, &attention, out)?;
                 let back = |j: usize| j % kv_heads * group + j / kv_heads;
                 return self.reorder(out, rows, &attention, back);
             }
             _ => {}
         }
-        self.inner.attend(q, kv, places, &attention, out)
+        self.inner.attend(q, kv, slices, &attention, out)
     }
 
     fn gate(&self, x: &mut B::Buf, rows: usize, gate: &B::Buf) -> Result<()> {
@@ -186,16 +187,16 @@ impl<B: Backend> Backend for Bent<B> {
         self.inner.alloc_kv(shape)
     }
 
-    fn copy_pages(&self, kv: &mut B::Kv, copies: &[PageCopy]) -> Result<()> {
-        self.inner.copy_pages(kv, copies)
+    fn copy_blocks(&self, kv: &mut B::Kv, copies: &[BlockCopy]) -> Result<()> {
+        self.inner.copy_blocks(kv, copies)
     }
 
-    fn save_page(&self, kv: &B::Kv, page: u32, out: &mut Vec<u8>) -> Result<()> {
-        self.inner.save_page(kv, page, out)
+    fn save_block(&self, kv: &B::Kv, block: u32, out: &mut Vec<u8>) -> Result<()> {
+        self.inner.save_block(kv, block, out)
     }
 
-    fn load_page(&self, kv: &mut B::Kv, page: u32, bytes: &mut &[u8]) -> Result<()> {
-        self.inner.load_page(kv, page, bytes)
+    fn load_block(&self, kv: &mut B::Kv, block: u32, bytes: &mut &[u8]) -> Result<()> {
+        self.inner.load_block(kv, block, bytes)
     }
 
     fn embed(
@@ -212,12 +213,18 @@ impl<B: Backend> Backend for Bent<B> {
         self.inner.head_norm(x, rows, weight, eps)
     }
 
-    fn rope(&self, x: &mut B::Buf, places: &[Place<'_>], rope: &Rope) -> Result<()> {
-        self.inner.rope(x, places, rope)
+    fn rope(&self, x: &mut B::Buf, slices: &[SeqSlice<'_>], rope: &Rope) -> Result<()> {
+        self.inner.rope(x, slices, rope)
     }
 
-    fn write_kv(&self, kv: &mut B::Kv, places: &[Place<'_>], k: &B::Buf, v: &B::Buf) -> Result<()> {
-        self.inner.write_kv(kv, places, k, v)
+    fn write_kv(
+        &self,
+        kv: &mut B::Kv,
+        slices: &[SeqSlice<'_>],
+        k: &B::Buf,
+        v: &B::Buf,
+    ) -> Result<()> {
+        self.inner.write_kv(kv, slices, k, v)
     }
 
     fn silu_mul(&self, gate: &mut B::Buf, rows: usize, up: &B::Buf) -> Result<()> {
@@ -228,11 +235,22 @@ impl<B: Backend> Backend for Bent<B> {
         self.inner.add(x, rows, y)
     }
 
-    fn scale_cap(&self, x: &mut B::Buf, rows: usize, scale: f32, cap: Option<f32>) -> Result<()> {
-        self.inner.scale_cap(x, rows, scale, cap)
+    fn scale_softcap(
+        &self,
+        x: &mut B::Buf,
+        rows: usize,
+        scale: f32,
+        cap: Option<f32>,
+    ) -> Result<()> {
+        self.inner.scale_softcap(x, rows, scale, cap)
     }
 
-    fn pick(&self, scores: &B::Buf, rows: &[PickRow<'_>], out: &mut Vec<Picked>) -> Result<()> {
-        self.inner.pick(scores, rows, out)
+    fn sample(
+        &self,
+        logits: &B::Buf,
+        rows: &[SampleRow<'_>],
+        out: &mut Vec<Sampled>,
+    ) -> Result<()> {
+        self.inner.sample(logits, rows, out)
     }
 }

@@ -15,9 +15,9 @@ pub struct Chat {
     pub prompt: Vec<Token>,
     /// The greedy answer with its stop token.
     pub ids: Vec<Token>,
-    /// Guesses kept of each block of 15.
+    /// Draft tokens kept of each block of 15.
     pub accepted: Vec<usize>,
-    /// The first block's guesses.
+    /// The first block's drafts.
     pub first_draft: Vec<Token>,
 }
 

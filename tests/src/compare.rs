@@ -2,7 +2,9 @@
 //! for large ones.
 
 use muse_core::Result;
-use muse_core::contract::{Backend, Drafter, KvPool, Scores, Target, Token, WeightSource};
+use muse_core::contract::{
+    Backend, Drafter, KvPool, LogitsRequest, TargetModel, Token, WeightSource,
+};
 use muse_testkit::{Golden, max_abs_diff};
 
 use crate::run::{Heard, Pair};
@@ -18,7 +20,7 @@ pub struct TextDifference {
     pub argmax: usize,
 }
 
-/// Runs the prompts of a golden file, `last` naming their scores (`logits_last…`) and `hidden`
+/// Runs the prompts of a golden file, `last` naming their logits (`logits_last…`) and `hidden`
 /// their hidden states, in one pass each. The pair must tap every layer.
 pub fn text<B: Backend>(
     pair: &mut Pair<B>,
@@ -30,14 +32,14 @@ pub fn text<B: Backend>(
     for prompt in prompts {
         let ids = golden.tokens(&format!("{prompt}.ids"));
         let run = pair.open(&ids)?;
-        pair.pass(&[(&run, &ids, Scores::All)])?;
-        let scores = pair.read_scores(ids.len())?;
+        pair.pass(&[(&run, &ids, LogitsRequest::All)])?;
+        let logits = pair.read_scores(ids.len())?;
         let named = |part: &str| {
             let start = format!("{prompt}.{part}");
             golden.names().into_iter().find(|name| name.starts_with(&start))
         };
-        let (_, want) = golden.floats(named("logits_last").expect("scores of every prompt"));
-        let got = &scores[scores.len() - want.len()..];
+        let (_, want) = golden.floats(named("logits_last").expect("logits of every prompt"));
+        let got = &logits[logits.len() - want.len()..];
         worst.logits = worst.logits.max(max_abs_diff(got, want));
         let best = pair.best(0..ids.len())?;
         let want = golden.tokens(&format!("{prompt}.argmax"));
@@ -62,8 +64,8 @@ fn hidden<B: Backend>(
     let [entries, last, width] = shape[..] else { panic!("hidden states are {shape:?}") };
     let (rows, layers) = (ids.len(), entries - 1);
     let spec = pair.target.spec();
-    let mut taps = vec![0.0; rows * layers * width];
-    pair.backend.read(pair.target.taps(), 0, &mut taps)?;
+    let mut captured_hidden = vec![0.0; rows * layers * width];
+    pair.backend.read(pair.target.captured_hidden(), 0, &mut captured_hidden)?;
     let root = |row: &[f32]| {
         let mean = row.iter().map(|x| x * x).sum::<f32>() / row.len() as f32;
         (mean + spec.norm_eps).sqrt()
@@ -74,7 +76,8 @@ fn hidden<B: Backend>(
     for entry in 0..entries {
         for row in 0..last {
             let position = rows - last + row;
-            let tap = |layer: usize| &taps[(position * layers + layer) * width..][..width];
+            let tap =
+                |layer: usize| &captured_hidden[(position * layers + layer) * width..][..width];
             let got: Vec<f32> = if entry == 0 {
                 let raw = &embeddings[ids[position].0 as usize * width..][..width];
                 raw.iter().map(|x| x / root(raw)).collect()
@@ -103,8 +106,8 @@ pub struct DraftDifference {
     pub hidden: f32,
     /// Largest difference of a raw score.
     pub logits: f32,
-    /// Guesses that differ.
-    pub guesses: usize,
+    /// Draft tokens that differ.
+    pub drafts: usize,
 }
 
 impl DraftDifference {
@@ -114,7 +117,7 @@ impl DraftDifference {
         self.noise = self.noise.max(other.noise);
         self.hidden = self.hidden.max(other.hidden);
         self.logits = self.logits.max(other.logits);
-        self.guesses += other.guesses;
+        self.drafts += other.drafts;
     }
 }
 
@@ -124,7 +127,7 @@ pub struct DraftTrace {
     pub difference: DraftDifference,
     /// Prompt and completion.
     pub tokens: Vec<Token>,
-    /// Guesses kept, by round.
+    /// Draft tokens kept, by round.
     pub accepted: Vec<usize>,
 }
 
@@ -149,17 +152,18 @@ pub fn draft<B: Backend>(
         let name = |part: &str| format!("{prompt}.round{}.{part}", accepted.len());
         if golden.names().contains(&name("context").as_str()) {
             let (shape, want) = golden.floats(&name("context"));
-            let mut taps = vec![0.0; kept * shape[1]];
-            pair.backend.read(pair.target.taps(), 0, &mut taps)?;
-            let context = max_abs_diff(&taps[taps.len() - want.len()..], want);
+            let mut captured_hidden = vec![0.0; kept * shape[1]];
+            pair.backend.read(pair.target.captured_hidden(), 0, &mut captured_hidden)?;
+            let context =
+                max_abs_diff(&captured_hidden[captured_hidden.len() - want.len()..], want);
             difference.widen(DraftDifference { context, ..DraftDifference::default() });
         }
         let mut heard = Heard { norm_embeddings, ..Heard::default() };
-        let guesses = pair.draft(&run, width, &mut heard)?;
+        let drafts = pair.draft(&run, width, &mut heard)?;
         if golden.names().contains(&name("draft").as_str()) {
-            difference.widen(block(&heard, &guesses, golden, &name));
+            difference.widen(block(&heard, &drafts, golden, &name));
         }
-        accepted.push(pair.verify(&mut run, &guesses)?);
+        accepted.push(pair.verify(&mut run, &drafts)?);
         kept = accepted[accepted.len() - 1] + 1;
     }
     if run.tokens.len() < end && accepted.len() < rounds {
@@ -172,7 +176,7 @@ pub fn draft<B: Backend>(
 
 fn block(
     heard: &Heard,
-    guesses: &[Token],
+    drafts: &[Token],
     golden: &Golden,
     name: &impl Fn(&str) -> String,
 ) -> DraftDifference {
@@ -181,15 +185,15 @@ fn block(
         let (_, want) = golden.floats(&name("noise"));
         difference.noise = max_abs_diff(&heard.noise[..want.len()], want);
     }
-    // Row 0 is the anchor's own, which guesses nothing.
+    // Row 0 is the anchor's own, which drafts nothing.
     let (shape, want) = golden.floats(&name("hidden"));
     difference.hidden = max_abs_diff(&heard.hidden, &want[shape[1]..]);
     let (shape, want) = golden.floats(&name("logits"));
     let vocab = shape[1];
-    let step = if shape[0] == guesses.len() { 1 } else { 7 };
+    let step = if shape[0] == drafts.len() { 1 } else { 7 };
     let got: Vec<f32> = heard.logits.chunks(vocab).step_by(step).flatten().copied().collect();
     difference.logits = max_abs_diff(&got, want);
     let want = golden.tokens(&name("draft"));
-    difference.guesses = guesses.iter().zip(&want).filter(|(a, b)| a != b).count();
+    difference.drafts = drafts.iter().zip(&want).filter(|(a, b)| a != b).count();
     difference
 }

@@ -9,10 +9,10 @@ use muse_core::contract::{
     CheckpointSpec, GenerationDefaults, KvType, LayerSpec, SeqId, TensorInfo, TextSpec, Token,
     Vocabulary, WeightSource, WeightView,
 };
-use muse_core::engine::{EngineOptions, Loop};
+use muse_core::engine::{EngineCore, EngineOptions};
+use muse_core::hash::hash64;
 use muse_core::model::{Model, ModelOptions};
 use muse_core::quant::Format;
-use muse_core::sampler::mix;
 use muse_cpu::{Cpu, CpuOptions};
 use muse_kv::{Pool, PoolOptions};
 
@@ -69,7 +69,7 @@ impl Haystack {
             post_norm_eps: 1e-8,
             rope_theta: 500_000.0,
             logit_scale: 1.0,
-            logit_cap: None,
+            logit_softcap: None,
             max_positions: positions,
             image_token: None,
         };
@@ -133,7 +133,7 @@ impl Haystack {
         add("attn_v", HEAD, HIDDEN, |row, col| one(row < VALUES && col == VALUE + row));
         add("attn_gate", HEAD, HIDDEN, |_, _| 0.0);
         add("attn_output", HIDDEN, HEAD, out);
-        // A match scores 45 more than hay: e^45 is far above any number of positions.
+        // A match logits 45 more than hay: e^45 is far above any number of positions.
         add("attn_q_norm", 1, HEAD, |_, _| 8.0);
         add("attn_k_norm", 1, HEAD, |_, _| 1.0);
         for norm in ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"] {
@@ -150,7 +150,7 @@ fn one(is: bool) -> f32 {
 }
 
 fn noise(a: usize, b: usize) -> f32 {
-    (mix(a as u64, b as u64) % 2001) as f32 / 1000.0 - 1.0
+    (hash64(a as u64, b as u64) % 2001) as f32 / 1000.0 - 1.0
 }
 
 impl WeightSource for Haystack {
@@ -199,11 +199,12 @@ pub struct Found {
 /// Hides needles at the start, in the middle and at the end of `positions` tokens and asks for
 /// each: a prompt that fills all positions but the answer's.
 pub fn search(positions: usize, seed: u64, threads: Option<usize>) -> Result<Vec<Found>> {
-    let mut hay: Vec<Token> =
-        (0..positions as u64 - 2).map(|i| Token((mix(seed, i) % NEEDLES as u64) as u32)).collect();
+    let mut hay: Vec<Token> = (0..positions as u64 - 2)
+        .map(|i| Token((hash64(seed, i) % NEEDLES as u64) as u32))
+        .collect();
     let hidden = [0, hay.len() / 2 + 1, hay.len() - 1];
     // Another for each needle: finding the wrong one shows.
-    let value = |key: usize| (mix(seed + 1, 0) as usize + 3 * key) % VALUES;
+    let value = |key: usize| (hash64(seed + 1, 0) as usize + 3 * key) % VALUES;
     for (key, position) in hidden.into_iter().enumerate() {
         hay[position] = needle(key, value(key));
     }
@@ -231,23 +232,23 @@ pub fn search(positions: usize, seed: u64, threads: Option<usize>) -> Result<Vec
     Ok(found)
 }
 
-fn engine(positions: usize, threads: Option<usize>) -> Result<Loop<Cpu>> {
+fn engine(positions: usize, threads: Option<usize>) -> Result<EngineCore<Cpu>> {
     let backend = std::sync::Arc::new(Cpu::new(CpuOptions { threads })?);
     let pool = PoolOptions {
-        full_pages: positions.div_ceil(64) + 2,
-        window_pages: (WINDOW as usize + ROWS).div_ceil(64) + 4,
+        full_blocks: positions.div_ceil(64) + 2,
+        window_blocks: (WINDOW as usize + ROWS).div_ceil(64) + 4,
         reach: WINDOW - 1,
         block: ROWS as u32,
     };
     let options = ModelOptions {
         kv: KvType::Bf16,
-        full_pages: pool.full_pages,
-        window_pages: pool.window_pages,
-        max_rows: ROWS,
-        max_scores: 1,
-        taps: Vec::new(),
+        full_blocks: pool.full_blocks,
+        window_blocks: pool.window_blocks,
+        max_num_batched_tokens: ROWS,
+        max_logits_rows: 1,
+        captured_layers: Vec::new(),
     };
     let model = Model::new(backend.clone(), &Haystack::new(positions), &options, &mut |_, _| {})?;
-    let options = EngineOptions { max_active: 1, ..EngineOptions::default() };
-    Loop::new(backend, Box::new(model), None, Box::new(Pool::new(pool)), &options)
+    let options = EngineOptions { max_num_seqs: 1, ..EngineOptions::default() };
+    EngineCore::new(backend, Box::new(model), None, Box::new(Pool::new(pool)), &options)
 }

@@ -6,16 +6,17 @@ use std::sync::{Arc, Mutex};
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, Backend, Drafter, Guess, Head, Kept, PageCopy, PageGroup, Pages, Token,
+    Anchor, Backend, BlockCopy, ContextSlice, DraftToken, Drafter, EmbeddingAndLmHead, KvBlocks,
+    KvGroup, Token,
 };
-use muse_core::sampler::mix;
+use muse_core::hash::hash64;
 
 /// What is replayed.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// Prompt and completion of the one sequence that runs.
     pub tokens: Vec<Token>,
-    /// Chance that a guess is right when those before it are.
+    /// Chance that a draft is right when those before it are.
     pub hit: f64,
 }
 
@@ -27,11 +28,11 @@ pub struct Replay<B: Backend> {
     /// `[width, hidden]`
     hidden: B::Buf,
     /// `[width, vocab]`
-    scores: B::Buf,
+    logits: B::Buf,
 }
 
 impl<B: Backend> Replay<B> {
-    /// A drafter of `width` guesses, and what it replays: to be filled before anything runs.
+    /// A drafter of `width` drafts, and what it replays: to be filled before anything runs.
     ///
     /// # Errors
     /// When the device has no room for its rows.
@@ -47,14 +48,14 @@ impl<B: Backend> Replay<B> {
             width,
             vocab,
             hidden: backend.alloc(width, hidden)?,
-            scores: backend.alloc(width, vocab)?,
+            logits: backend.alloc(width, vocab)?,
         };
         Ok((made, script))
     }
 }
 
 impl<B: Backend> Drafter<B> for Replay<B> {
-    fn layers(&self) -> &[usize] {
+    fn captured_layers(&self) -> &[usize] {
         &[]
     }
 
@@ -66,31 +67,31 @@ impl<B: Backend> Drafter<B> for Replay<B> {
         0
     }
 
-    fn absorb(&mut self, _: &[Kept<'_>], _: &B::Buf) -> Result<()> {
+    fn append_context(&mut self, _: &[ContextSlice<'_>], _: &B::Buf) -> Result<()> {
         Ok(())
     }
 
     fn draft(
         &mut self,
         anchors: &[Anchor<'_>],
-        head: &dyn Head<B>,
-        out: &mut [Vec<Guess>],
+        head: &dyn EmbeddingAndLmHead<B>,
+        out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
         let script = self.script.lock().expect("no panic while it was held");
         for (anchor, out) in anchors.iter().zip(out) {
             let rows = anchor.max.min(self.width);
-            head.unembed(&self.hidden, rows, &mut self.scores)?;
+            head.lm_head(&self.hidden, rows, &mut self.logits)?;
             out.clear();
             out.extend((0..rows).map(|i| {
-                let position = anchor.place.start as usize + 1 + i;
-                let share = |salt| mix(position as u64, salt) as f64 / u64::MAX as f64;
+                let position = anchor.slice.start as usize + 1 + i;
+                let share = |salt| hash64(position as u64, salt) as f64 / u64::MAX as f64;
                 // It knows a little of when it is wrong.
                 let (off, confidence) = match share(1) < script.hit {
                     true => (0, 0.4 + 0.6 * share(2)),
                     false => (1, 0.7 * share(2)),
                 };
                 let said = script.tokens.get(position).map_or(0, |token| token.0);
-                Guess {
+                DraftToken {
                     token: Token((said + off) % self.vocab as u32),
                     confidence: confidence as f32,
                 }
@@ -100,16 +101,16 @@ impl<B: Backend> Drafter<B> for Replay<B> {
     }
 }
 
-impl<B: Backend> Pages<B> for Replay<B> {
-    fn copy_pages(&mut self, _: &[PageCopy]) -> Result<()> {
+impl<B: Backend> KvBlocks<B> for Replay<B> {
+    fn copy_blocks(&mut self, _: &[BlockCopy]) -> Result<()> {
         Ok(())
     }
 
-    fn save_page(&self, _: PageGroup, _: u32, _: &mut Vec<u8>) -> Result<()> {
+    fn save_block(&self, _: KvGroup, _: u32, _: &mut Vec<u8>) -> Result<()> {
         Ok(())
     }
 
-    fn load_page(&mut self, _: PageGroup, _: u32, _: &mut &[u8]) -> Result<()> {
+    fn load_block(&mut self, _: KvGroup, _: u32, _: &mut &[u8]) -> Result<()> {
         Ok(())
     }
 }

@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, Backend, Drafter, Head, History, Kept, KvPool, KvType, PageKey, Pages, PickRow, Place,
-    Rows, Sampling, Scores, SeqId, Span, Target, Token, WeightSource,
+    Anchor, Backend, BatchEntry, BatchInput, ContextSlice, Drafter, EmbeddingAndLmHead, History,
+    KvBlocks, KvPool, KvType, LogitsRequest, PositionKey, SampleRow, Sampling, SeqId, SeqSlice,
+    TargetModel, Token, WeightSource,
 };
-use muse_core::engine::{EngineOptions, Loop};
+use muse_core::engine::{EngineCore, EngineOptions};
 use muse_core::model::{Model, ModelOptions};
 use muse_dflash::{Dflash, DflashOptions};
 use muse_kv::{Pool, PoolOptions};
 
-/// The most rows and score rows of a pass.
+/// The most rows and logits rows of a pass.
 pub const MAX_ROWS: usize = 1024;
 const FULL_PAGES: usize = 64;
 const WINDOW_PAGES: usize = 64;
@@ -28,7 +29,7 @@ pub struct Pair<B: Backend> {
     pub target: Model<B>,
     /// Its drafter, if there is one.
     pub drafter: Option<Dflash<B>>,
-    /// Pages of both.
+    /// KV blocks of both.
     pub pool: Pool,
     opened: u64,
 }
@@ -49,44 +50,49 @@ pub struct Run {
 pub struct Completion {
     /// Its tokens, the stop token included.
     pub ids: Vec<Token>,
-    /// Guesses kept of each verified block.
+    /// Draft tokens kept of each verified block.
     pub accepted: Vec<usize>,
-    /// The first block's guesses.
+    /// The first block's drafts.
     pub first_draft: Vec<Token>,
 }
 
 impl<B: Backend> Pair<B> {
-    /// Loads both and, without a drafter, taps `taps`.
+    /// Loads both and, without a drafter, captured hidden states `captured hidden states`.
     pub fn new(
         backend: B,
         target: &dyn WeightSource,
         drafter: Option<&dyn WeightSource>,
         kv: KvType,
-        taps: &[usize],
+        captured_layers: &[usize],
     ) -> Result<Self> {
         let backend = Arc::new(backend);
         let quiet = &mut |_, _| {};
         let spec = drafter.and_then(|source| source.spec().drafter.clone());
-        let taps = spec.as_ref().map_or(taps.to_vec(), |spec| spec.target_layers.clone());
+        let captured_layers =
+            spec.as_ref().map_or(captured_layers.to_vec(), |spec| spec.target_layers.clone());
         let options = ModelOptions {
             kv,
-            full_pages: FULL_PAGES,
-            window_pages: WINDOW_PAGES,
-            max_rows: MAX_ROWS,
-            max_scores: MAX_ROWS,
-            taps,
+            full_blocks: FULL_PAGES,
+            window_blocks: WINDOW_PAGES,
+            max_num_batched_tokens: MAX_ROWS,
+            max_logits_rows: MAX_ROWS,
+            captured_layers,
         };
         let target = Model::new(backend.clone(), target, &options, quiet)?;
-        let options =
-            DflashOptions { kv, window_pages: WINDOW_PAGES, max_anchors: 3, max_rows: 48 };
+        let options = DflashOptions {
+            kv,
+            window_blocks: WINDOW_PAGES,
+            max_anchors: 3,
+            max_num_batched_tokens: 48,
+        };
         let drafter = drafter
             .map(|source| Dflash::new(backend.clone(), source, target.spec(), &options, quiet))
             .transpose()?;
         let windows = target.spec().layers.iter().filter_map(|layer| layer.window);
         let reach = windows.map(|window| window - 1).chain(spec.iter().map(|spec| spec.reach));
         let pool = Pool::new(PoolOptions {
-            full_pages: FULL_PAGES,
-            window_pages: WINDOW_PAGES,
+            full_blocks: FULL_PAGES,
+            window_blocks: WINDOW_PAGES,
             reach: reach.max().unwrap_or(0),
             block: MAX_ROWS as u32,
         });
@@ -94,9 +100,9 @@ impl<B: Backend> Pair<B> {
     }
 
     /// The same parts, run by the engine.
-    pub fn into_engine(self, options: &EngineOptions) -> Result<Loop<B>> {
+    pub fn into_engine(self, options: &EngineOptions) -> Result<EngineCore<B>> {
         let drafter = self.drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter<B>>);
-        Loop::new(self.backend, Box::new(self.target), drafter, Box::new(self.pool), options)
+        EngineCore::new(self.backend, Box::new(self.target), drafter, Box::new(self.pool), options)
     }
 
     /// Opens a sequence none of whose rows are cached: all will run.
@@ -111,33 +117,33 @@ impl<B: Backend> Pair<B> {
     pub fn resume(&mut self, prompt: &[Token]) -> Result<Run> {
         self.opened += 1;
         let seq = SeqId(self.opened);
-        let keys: Vec<PageKey> = prompt.iter().map(|&token| token.into()).collect();
+        let keys: Vec<PositionKey> = prompt.iter().map(|&token| token.into()).collect();
         let done = self.pool.open(seq, &keys)? as usize;
         Ok(Run { seq, tokens: prompt.to_vec(), done })
     }
 
     /// Runs rows of several sequences in one pass, each from its committed end on.
-    pub fn pass(&mut self, spans: &[(&Run, &[Token], Scores)]) -> Result<()> {
+    pub fn pass(&mut self, batch: &[(&Run, &[Token], LogitsRequest)]) -> Result<()> {
         let mut copies = Vec::new();
         let block = self.drafter.as_ref().map_or(1, |drafter| drafter.width() + 1);
-        for (run, tokens, _) in spans {
+        for (run, tokens, _) in batch {
             let end = run.done + tokens.len().max(block);
             self.pool.reserve(run.seq, end as u32, &mut copies)?;
         }
-        self.target.copy_pages(&copies)?;
+        self.target.copy_blocks(&copies)?;
         if let Some(drafter) = &mut self.drafter {
-            drafter.copy_pages(&copies)?;
+            drafter.copy_blocks(&copies)?;
         }
-        let batch: Vec<Span<'_, B>> = spans
+        let batch: Vec<BatchEntry<'_, B>> = batch
             .iter()
-            .map(|&(run, tokens, scores)| Span {
-                place: Place {
+            .map(|&(run, tokens, logits)| BatchEntry {
+                slice: SeqSlice {
                     start: run.done as u32,
-                    rows: tokens.len(),
-                    pages: self.pool.pages(run.seq),
+                    len: tokens.len(),
+                    blocks: self.pool.block_table(run.seq),
                 },
-                rows: Rows::Tokens(tokens),
-                scores,
+                input: BatchInput::Tokens(tokens),
+                logits,
             })
             .collect();
         self.target.forward(&batch)
@@ -146,11 +152,14 @@ impl<B: Backend> Pair<B> {
     /// Keeps `tokens`, whose rows the last pass wrote from `first_row` on.
     pub fn keep(&mut self, run: &mut Run, tokens: &[Token], first_row: usize) -> Result<()> {
         if let Some(drafter) = &mut self.drafter {
-            let pages = self.pool.pages(run.seq);
-            let place = Place { start: run.done as u32, rows: tokens.len(), pages };
-            drafter.absorb(&[Kept { place, first_row }], self.target.taps())?;
+            let blocks = self.pool.block_table(run.seq);
+            let slice = SeqSlice { start: run.done as u32, len: tokens.len(), blocks };
+            drafter.append_context(
+                &[ContextSlice { slice, first_row }],
+                self.target.captured_hidden(),
+            )?;
         }
-        let keys: Vec<PageKey> = tokens.iter().map(|&token| token.into()).collect();
+        let keys: Vec<PositionKey> = tokens.iter().map(|&token| token.into()).collect();
         self.pool.commit(run.seq, &keys);
         run.done += tokens.len();
         Ok(())
@@ -161,18 +170,18 @@ impl<B: Backend> Pair<B> {
         let prompt = run.tokens.clone();
         for tokens in prompt[run.done..].chunks(chunk.min(MAX_ROWS)) {
             let last = run.done + tokens.len() == prompt.len();
-            let scores = if last { Scores::Last } else { Scores::None };
-            self.pass(&[(run, tokens, scores)])?;
+            let logits = if last { LogitsRequest::Last } else { LogitsRequest::None };
+            self.pass(&[(run, tokens, logits)])?;
             self.keep(run, tokens, 0)?;
         }
         run.tokens.push(self.best(0..1)?[0]);
         Ok(())
     }
 
-    /// The best token of rows of the last scores.
+    /// The best token of rows of the last logits.
     pub fn best(&self, rows: Range<usize>) -> Result<Vec<Token>> {
         let (greedy, nothing) = (Sampling::default(), History::default());
-        let ask = |row| PickRow {
+        let ask = |row| SampleRow {
             row,
             sampling: &greedy,
             history: &nothing,
@@ -182,11 +191,15 @@ impl<B: Backend> Pair<B> {
             logprobs: None,
         };
         let mut picked = Vec::new();
-        self.backend.pick(self.target.scores(), &rows.map(ask).collect::<Vec<_>>(), &mut picked)?;
+        self.backend.sample(
+            self.target.logits(),
+            &rows.map(ask).collect::<Vec<_>>(),
+            &mut picked,
+        )?;
         Ok(picked.iter().map(|picked| picked.token).collect())
     }
 
-    /// Guesses what follows the run's last token, which has not been through the model yet. What
+    /// Draft tokens what follows the run's last token, which has not been through the model yet. What
     /// passes between the drafter and the large model's ends is noted in `heard`.
     pub fn draft(&mut self, run: &Run, max: usize, heard: &mut Heard) -> Result<Vec<Token>> {
         let Self { backend, target, drafter, pool, .. } = self;
@@ -194,30 +207,30 @@ impl<B: Backend> Pair<B> {
         let end = (run.done + drafter.width() + 1) as u32;
         let mut copies = Vec::new();
         pool.reserve(run.seq, end, &mut copies)?;
-        assert!(copies.is_empty(), "a page shared behind the end of a sequence");
-        let place = Place { start: run.done as u32, rows: 1, pages: pool.pages(run.seq) };
-        let anchor = Anchor { place, token: run.tokens[run.done], max };
+        assert!(copies.is_empty(), "a block shared behind the end of a sequence");
+        let slice = SeqSlice { start: run.done as u32, len: 1, blocks: pool.block_table(run.seq) };
+        let anchor = Anchor { slice, token: run.tokens[run.done], max };
         let head = Listening { target, backend: &**backend, heard: RefCell::new(heard) };
         let mut out = [Vec::new()];
         drafter.draft(&[anchor], &head, &mut out)?;
-        let [guesses] = out;
-        Ok(guesses.iter().map(|guess| guess.token).collect())
+        let [drafts] = out;
+        Ok(drafts.iter().map(|draft| draft.token).collect())
     }
 
-    /// Checks guesses in one pass; keeps and appends what agrees and one token more. Returns how
+    /// Checks drafts in one pass; keeps and appends what agrees and one token more. Returns how
     /// many agreed.
-    pub fn verify(&mut self, run: &mut Run, guesses: &[Token]) -> Result<usize> {
+    pub fn verify(&mut self, run: &mut Run, drafts: &[Token]) -> Result<usize> {
         let mut rows = vec![run.tokens[run.done]];
-        rows.extend(guesses);
-        self.pass(&[(run, &rows, Scores::All)])?;
+        rows.extend(drafts);
+        self.pass(&[(run, &rows, LogitsRequest::All)])?;
         let chosen = self.best(0..rows.len())?;
-        let agreed = guesses.iter().zip(&chosen).take_while(|(a, b)| a == b).count();
+        let agreed = drafts.iter().zip(&chosen).take_while(|(a, b)| a == b).count();
         self.keep(run, &rows[..=agreed], 0)?;
         run.tokens.extend(&chosen[..=agreed]);
         Ok(agreed)
     }
 
-    /// Completes a prompt greedily: `chunk` rows of it a pass, at most `draft` guesses a block.
+    /// Completes a prompt greedily: `chunk` rows of it a pass, at most `draft` drafts a block.
     pub fn complete(
         &mut self,
         mut run: Run,
@@ -248,7 +261,7 @@ impl<B: Backend> Pair<B> {
             let end = stopped.unwrap_or(usize::MAX).min(max_tokens);
             if end <= ids.len() {
                 if let Some(last) = completion.accepted.last_mut() {
-                    // A bonus token or guesses behind the end do not count.
+                    // A bonus token or drafts behind the end do not count.
                     *last -= (ids.len() - end).saturating_sub(1).min(*last);
                 }
                 completion.ids = ids[..end].to_vec();
@@ -256,25 +269,25 @@ impl<B: Backend> Pair<B> {
             }
             // The last token comes from the large model in any case.
             let wanted = draft.min(max_tokens - ids.len() - 1);
-            let mut guesses = Vec::new();
+            let mut drafts = Vec::new();
             if wanted > 0 {
-                guesses = self.draft(run, wanted, &mut Heard::default())?;
+                drafts = self.draft(run, wanted, &mut Heard::default())?;
                 if completion.accepted.is_empty() {
-                    completion.first_draft.clone_from(&guesses);
+                    completion.first_draft.clone_from(&drafts);
                 }
             }
-            let agreed = self.verify(run, &guesses)?;
+            let agreed = self.verify(run, &drafts)?;
             if wanted > 0 {
                 completion.accepted.push(agreed);
             }
         }
     }
 
-    /// All scores of the last pass's asked rows, `[rows, vocab]`.
+    /// All logits of the last pass's asked rows, `[rows, vocab]`.
     pub fn read_scores(&self, rows: usize) -> Result<Vec<f32>> {
-        let mut scores = vec![0.0; rows * self.target.spec().vocab];
-        self.backend.read(self.target.scores(), 0, &mut scores)?;
-        Ok(scores)
+        let mut logits = vec![0.0; rows * self.target.spec().vocab];
+        self.backend.read(self.target.logits(), 0, &mut logits)?;
+        Ok(logits)
     }
 }
 
@@ -283,9 +296,9 @@ impl<B: Backend> Pair<B> {
 pub struct Heard {
     /// The block's embeddings, `[block, hidden]`.
     pub noise: Vec<f32>,
-    /// Hidden rows of the guesses, after the final norm, `[guesses, hidden]`.
+    /// Hidden rows of the drafts, after the final norm, `[drafts, hidden]`.
     pub hidden: Vec<f32>,
-    /// Raw scores of the guesses, `[guesses, vocab]`.
+    /// Raw logits of the drafts, `[drafts, vocab]`.
     pub logits: Vec<f32>,
     /// Norms the embeddings with this epsilon, as a wrong reading would.
     pub norm_embeddings: Option<f32>,
@@ -305,7 +318,7 @@ impl<B: Backend> Listening<'_, B> {
     }
 }
 
-impl<B: Backend> Head<B> for Listening<'_, B> {
+impl<B: Backend> EmbeddingAndLmHead<B> for Listening<'_, B> {
     fn embed(&self, ids: &[Token], out: &mut B::Buf) -> Result<()> {
         let (rows, hidden) = (ids.len(), self.target.spec().hidden);
         let mut heard = self.heard.borrow_mut();
@@ -320,11 +333,11 @@ impl<B: Backend> Head<B> for Listening<'_, B> {
         Ok(())
     }
 
-    fn unembed(&self, hidden: &B::Buf, rows: usize, scores: &mut B::Buf) -> Result<()> {
-        self.target.unembed(hidden, rows, scores)?;
+    fn lm_head(&self, hidden: &B::Buf, rows: usize, logits: &mut B::Buf) -> Result<()> {
+        self.target.lm_head(hidden, rows, logits)?;
         let mut heard = self.heard.borrow_mut();
         heard.hidden = self.read(hidden, rows, self.target.spec().hidden)?;
-        heard.logits = self.read(scores, rows, self.target.spec().vocab)?;
+        heard.logits = self.read(logits, rows, self.target.spec().vocab)?;
         Ok(())
     }
 }

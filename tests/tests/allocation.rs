@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use muse_core::contract::{Event, KvType, Sampling, SeqId, Token};
-use muse_core::engine::{EngineOptions, Loop};
+use muse_core::engine::{EngineCore, EngineOptions};
 use muse_core::model::{Model, ModelOptions, scratch_bytes};
 use muse_dflash::{Dflash, DflashOptions};
 use muse_tests::checkpoint::{Checkpoint, cpu};
@@ -59,7 +59,7 @@ fn drafted_and_sampled_steps_allocate_nothing() {
         };
     });
     assert_eq!(count, 0);
-    assert!(tokens > 260, "guesses are kept: {tokens} tokens");
+    assert!(tokens > 260, "drafts are kept: {tokens} tokens");
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn steps_of_the_real_models_allocate_nothing() -> muse_core::Result<()> {
     let nano = Checkpoint::nano()?;
     let pair = Pair::new(cpu(), &*nano.target, Some(&*nano.drafter), KvType::Bf16, &[])?;
     let drafter = pair.drafter.map(|drafter| Box::new(drafter) as Box<_>);
-    let options = EngineOptions { chunk_rows: 64, ..EngineOptions::default() };
+    let options = EngineOptions { prefill_chunk: 64, ..EngineOptions::default() };
     let (target, pool) = (Box::new(pair.target), Box::new(pair.pool));
-    let mut engine = Loop::new(pair.backend, target, drafter, pool, &options)?;
+    let mut engine = EngineCore::new(pair.backend, target, drafter, pool, &options)?;
     let vocab = engine.limits().vocab;
     for i in 0..2 {
         let ask = Ask::greedy((0..50 + i).map(|t| Token(7 * t)).collect(), 500);
@@ -97,26 +97,27 @@ fn buffers_take_what_is_planned_for_them() -> muse_core::Result<()> {
     let draft = nano.drafter.spec().drafter.clone().expect("a drafter");
     let backend = Arc::new(cpu());
     let measure = |rows: usize, most: usize| -> muse_core::Result<(usize, usize)> {
-        let (kv, window_pages) = (KvType::Bf16, 4);
+        let (kv, window_blocks) = (KvType::Bf16, 4);
         let options = ModelOptions {
             kv,
-            full_pages: 4,
-            window_pages,
-            max_rows: rows,
-            max_scores: most * draft.block,
-            taps: draft.target_layers.clone(),
+            full_blocks: 4,
+            window_blocks,
+            max_num_batched_tokens: rows,
+            max_logits_rows: most * draft.block,
+            captured_layers: draft.target_layers.clone(),
         };
         let quiet = &mut |_, _| {};
         let (model, bytes) = kept(|| Model::new(backend.clone(), &*nano.target, &options, quiet));
         let planned = scratch_bytes(&spec, &options);
         drop(model?);
-        let options = DflashOptions { kv, window_pages, max_anchors: most, max_rows: rows };
+        let options =
+            DflashOptions { kv, window_blocks, max_anchors: most, max_num_batched_tokens: rows };
         let load = || Dflash::new(backend.clone(), &*nano.drafter, &spec, &options, quiet);
         let (drafter, more) = kept(load);
         drop(drafter?);
         Ok((bytes + more, planned + muse_dflash::scratch_bytes(&draft, spec.vocab, &options)))
     };
-    // Weights and pages are the same: the difference is that of the buffers.
+    // Weights and KV blocks are the same: the difference is that of the buffers.
     let ((few, few_planned), (many, many_planned)) = (measure(64, 1)?, measure(700, 9)?);
     let (took, planned) = (many - few, many_planned - few_planned);
     // Numbers of rows and of tokens come to a hundredth of them.

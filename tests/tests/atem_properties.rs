@@ -34,17 +34,17 @@ fn cuts_do_not_matter() {
     let cases = written();
     assert!(cases.len() > 90, "only {} cases", cases.len());
     for (case, bytes) in &cases {
-        let whole = cases::hear(case, &[bytes]).unwrap();
+        let whole = cases::parse(case, &[bytes]).unwrap();
         for at in 0..=bytes.len() {
             let (one, other) = bytes.split_at(at);
-            assert_eq!(cases::hear(case, &[one, other]).unwrap(), whole, "{} at {at}", case.id);
+            assert_eq!(cases::parse(case, &[one, other]).unwrap(), whole, "{} at {at}", case.id);
         }
         let by_byte: Vec<&[u8]> = bytes.chunks(1).collect();
-        assert_eq!(cases::hear(case, &by_byte).unwrap(), whole, "{} by byte", case.id);
+        assert_eq!(cases::parse(case, &by_byte).unwrap(), whole, "{} by byte", case.id);
         if let Ok(text) = std::str::from_utf8(bytes) {
             let letters = text.char_indices().map(|(at, c)| &bytes[at..at + c.len_utf8()]);
             let letters: Vec<&[u8]> = letters.collect();
-            assert_eq!(cases::hear(case, &letters).unwrap(), whole, "{} by letter", case.id);
+            assert_eq!(cases::parse(case, &letters).unwrap(), whole, "{} by letter", case.id);
         }
     }
 }
@@ -61,8 +61,8 @@ fn tokens_give_what_text_gives() {
             continue;
         }
         let tokens = encode_marks(&text, &tokenizer);
-        let by_token = cases::hear_tokens(&case, &tokens, &tokenizer).unwrap();
-        assert_eq!(by_token, cases::hear(&case, &[text.as_bytes()]).unwrap(), "{}", case.id);
+        let by_token = cases::parse_tokens(&case, &tokens, &tokenizer).unwrap();
+        assert_eq!(by_token, cases::parse(&case, &[text.as_bytes()]).unwrap(), "{}", case.id);
         compared += 1;
     }
     assert!(compared > 80, "only {compared} cases compared");
@@ -82,7 +82,7 @@ fn encode_marks(text: &str, tokenizer: &Arc<muse_atem::Tokenizer>) -> Vec<Token>
             None => (rest.len(), ""),
         };
         tokenizer.encode(&rest[..plain], &mut tokens);
-        tokens.extend(tokenizer.control(mark));
+        tokens.extend(tokenizer.special_token(mark));
         rest = &rest[plain + mark.len()..];
     }
     tokens

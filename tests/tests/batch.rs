@@ -1,7 +1,9 @@
 //! A sequence's numbers are the same bits alone and beside others, whole and in chunks.
 
 use muse_core::Result;
-use muse_core::contract::{Anchor, Drafter, Guess, KvPool, KvType, Place, Scores, Target, Token};
+use muse_core::contract::{
+    Anchor, DraftToken, Drafter, KvPool, KvType, LogitsRequest, SeqSlice, TargetModel, Token,
+};
 use muse_cpu::Cpu;
 use muse_testkit::Golden;
 use muse_tests::checkpoint::{Checkpoint, cpu};
@@ -10,10 +12,10 @@ use muse_tests::run::{Pair, Run};
 /// Scores of every position of a prompt that runs alone in one pass.
 fn alone(pair: &mut Pair<Cpu>, ids: &[Token]) -> Result<Vec<f32>> {
     let run = pair.open(ids)?;
-    pair.pass(&[(&run, ids, Scores::All)])?;
-    let scores = pair.read_scores(ids.len())?;
+    pair.pass(&[(&run, ids, LogitsRequest::All)])?;
+    let logits = pair.read_scores(ids.len())?;
     pair.pool.close(run.seq);
-    Ok(scores)
+    Ok(logits)
 }
 
 /// Scores of every position of several prompts that share passes, each in chunks of its own.
@@ -27,31 +29,31 @@ fn beside(
     for (ids, _) in prompts {
         runs.push(pair.open(ids)?);
     }
-    let mut scores = vec![Vec::new(); prompts.len()];
+    let mut logits = vec![Vec::new(); prompts.len()];
     loop {
         let rest = |run: &Run, chunk: usize| chunk.min(run.tokens.len() - run.done);
-        let spans: Vec<(usize, Vec<Token>)> = (0..runs.len())
+        let batch: Vec<(usize, Vec<Token>)> = (0..runs.len())
             .map(|i| (i, rest(&runs[i], prompts[i].1)))
             .filter(|&(_, rows)| rows > 0)
             .map(|(i, rows)| (i, runs[i].tokens[runs[i].done..][..rows].to_vec()))
             .collect();
-        if spans.is_empty() {
-            return Ok((runs, scores));
+        if batch.is_empty() {
+            return Ok((runs, logits));
         }
-        let batch: Vec<_> =
-            spans.iter().map(|(i, ids)| (&runs[*i], ids.as_slice(), Scores::All)).collect();
-        pair.pass(&batch)?;
-        let all = pair.read_scores(spans.iter().map(|(_, ids)| ids.len()).sum())?;
+        let entries: Vec<_> =
+            batch.iter().map(|(i, ids)| (&runs[*i], ids.as_slice(), LogitsRequest::All)).collect();
+        pair.pass(&entries)?;
+        let all = pair.read_scores(batch.iter().map(|(_, ids)| ids.len()).sum())?;
         let mut first = 0;
-        for (i, ids) in &spans {
-            scores[*i].extend_from_slice(&all[first * vocab..][..ids.len() * vocab]);
+        for (i, ids) in &batch {
+            logits[*i].extend_from_slice(&all[first * vocab..][..ids.len() * vocab]);
             pair.keep(&mut runs[*i], ids, first)?;
             first += ids.len();
         }
     }
 }
 
-fn guesses(pair: &mut Pair<Cpu>, anchors: &[(&Run, Token, usize)]) -> Result<Vec<Vec<Guess>>> {
+fn drafts(pair: &mut Pair<Cpu>, anchors: &[(&Run, Token, usize)]) -> Result<Vec<Vec<DraftToken>>> {
     let drafter = pair.drafter.as_mut().expect("a drafter");
     let mut copies = Vec::new();
     for (run, ..) in anchors {
@@ -61,8 +63,8 @@ fn guesses(pair: &mut Pair<Cpu>, anchors: &[(&Run, Token, usize)]) -> Result<Vec
     let anchors: Vec<_> = anchors
         .iter()
         .map(|&(run, token, max)| {
-            let pages = pair.pool.pages(run.seq);
-            Anchor { place: Place { start: run.done as u32, rows: 1, pages }, token, max }
+            let blocks = pair.pool.block_table(run.seq);
+            Anchor { slice: SeqSlice { start: run.done as u32, len: 1, blocks }, token, max }
         })
         .collect();
     let mut out = vec![Vec::new(); anchors.len()];
@@ -85,13 +87,13 @@ fn check(checkpoint: &Checkpoint, golden: &str, kv: KvType) -> Result<()> {
     }
 
     let anchors: Vec<_> = runs.iter().map(|run| (run, Token(5), 15)).collect();
-    let together = guesses(&mut pair, &anchors)?;
+    let together = drafts(&mut pair, &anchors)?;
     for (&(run, token, _), together) in anchors.iter().zip(&together) {
-        let alone = guesses(&mut pair, &[(run, token, 15)])?;
+        let alone = drafts(&mut pair, &[(run, token, 15)])?;
         assert_eq!(&alone[0], together, "{kv:?}: a block after {} rows", run.done);
-        let few = guesses(&mut pair, &[(run, token, 4)])?;
+        let few = drafts(&mut pair, &[(run, token, 4)])?;
         assert_eq!(few[0], together[..4], "{kv:?}: a short block after {} rows", run.done);
-        assert!(together.iter().all(|guess| (0.0..=1.0).contains(&guess.confidence)));
+        assert!(together.iter().all(|draft| (0.0..=1.0).contains(&draft.confidence)));
     }
     Ok(())
 }

@@ -9,12 +9,12 @@ use muse_core::contract::{
     Constraint, ContentHash, FinishReason, Patches, Sampling, Segment, SeqId, Token, TokenMask,
 };
 use muse_core::engine::EngineOptions;
-use muse_core::sampler::mix;
+use muse_core::hash::hash64;
 use muse_testkit::fake::FakeOptions;
 use muse_tests::sim::{Ask, Client, Grammar, Heard, Rig, Setup, client, ids, plain};
 
 fn words(seed: u64, count: usize) -> Vec<Token> {
-    (0..count as u64).map(|i| Token((mix(seed, i) % 61) as u32)).collect()
+    (0..count as u64).map(|i| Token((hash64(seed, i) % 61) as u32)).collect()
 }
 
 fn sampled(prompt: Vec<Token>, max_tokens: u32, temperature: f32) -> Ask {
@@ -36,7 +36,7 @@ fn run(rig: &mut Rig) {
     assert_eq!(rig.log.stale.load(Ordering::Relaxed), 0, "the drafter's rows are all right");
 }
 
-fn hear(client: &Client) -> Heard {
+fn collect(client: &Client) -> Heard {
     client.lock().expect("no client panics").clone()
 }
 
@@ -44,7 +44,7 @@ fn alone(setup: &Setup, ask: &Ask) -> Heard {
     let mut rig = setup.build().expect("fits");
     let client = submit(&mut rig, 1, ask);
     run(&mut rig);
-    hear(&client)
+    collect(&client)
 }
 
 fn reason(heard: &Heard) -> &FinishReason {
@@ -65,7 +65,7 @@ fn guesses_never_change_a_token() {
             for width in 0..=15 {
                 let heard = alone(&setup, &Ask { max_draft: Some(width), ..ask.clone() });
                 // Log-probabilities included, bit for bit.
-                assert_eq!(heard.tokens, expect, "{len} tokens, {width} guesses, {temperature}");
+                assert_eq!(heard.tokens, expect, "{len} tokens, {width} drafts, {temperature}");
                 let usage = &heard.done[0].usage;
                 assert!(usage.accepted.iter().all(|&n| n <= width));
                 assert_eq!(width == 0, usage.accepted.is_empty());
@@ -73,7 +73,7 @@ fn guesses_never_change_a_token() {
             }
         }
     }
-    assert!(accepted > 5_000, "guesses were kept: {accepted}");
+    assert!(accepted > 5_000, "drafts were kept: {accepted}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_stop_inside_an_accepted_block_ends_there() {
         assert!(matches!(reason(&heard), FinishReason::Stop(token) if *token == whole[first]));
         let usage = &heard.done[0].usage;
         assert_eq!(usage.completion as usize, first + 1);
-        // Every token but the first is a kept guess or the one that a verify adds.
+        // Every token but the first is a kept draft or the one that a verify adds.
         let verifies = usage.accepted.len();
         let kept: u32 = usage.accepted.iter().sum();
         assert!((first..=first + 1).contains(&(kept as usize + verifies)) || verifies == 0);
@@ -112,13 +112,13 @@ fn max_tokens_inside_a_block_is_exact() {
 fn chunks_change_nothing() {
     let ask = sampled(words(3, 230), 30, 0.7);
     let expect = plain(FakeOptions::default(), &ask);
-    for chunk_rows in [1, 7, 64, 230] {
-        let options = EngineOptions { chunk_rows, ..EngineOptions::default() };
+    for prefill_chunk in [1, 7, 64, 230] {
+        let options = EngineOptions { prefill_chunk, ..EngineOptions::default() };
         let heard = alone(&Setup { options, ..Setup::roomy() }, &ask);
-        assert_eq!(heard.tokens, expect, "chunks of {chunk_rows}");
+        assert_eq!(heard.tokens, expect, "chunks of {prefill_chunk}");
         let steps: Vec<u32> = heard.prefill.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!((heard.prefill[0], heard.prefill.last()), (0, Some(&230)));
-        assert!(steps.iter().all(|&rows| rows as usize <= chunk_rows), "{steps:?}");
+        assert!(steps.iter().all(|&rows| rows as usize <= prefill_chunk), "{steps:?}");
     }
 }
 
@@ -137,9 +137,9 @@ fn company_changes_nothing_and_shares_the_trunk() {
     run(&mut rig);
     let clients: Vec<Client> = (0..8).map(|i| submit(&mut rig, 1 + i as u64, &asks[i])).collect();
     run(&mut rig);
-    assert_eq!(hear(&first).tokens, hear(&clients[0]).tokens);
+    assert_eq!(collect(&first).tokens, collect(&clients[0]).tokens);
     for (ask, client) in asks.iter().zip(&clients) {
-        let heard = hear(client);
+        let heard = collect(client);
         assert_eq!(heard.tokens, plain(setup.fake, ask));
         assert!(heard.done[0].usage.cached >= 150, "{:?}", heard.done[0].usage);
         assert_eq!(heard.prefill[0], heard.done[0].usage.cached);
@@ -148,8 +148,8 @@ fn company_changes_nothing_and_shares_the_trunk() {
 
 #[test]
 fn under_pressure_the_youngest_waits_and_says_nothing_twice() {
-    let fake = FakeOptions { full_pages: 7, window_pages: 14, ..FakeOptions::default() };
-    let options = EngineOptions { chunk_rows: 64, ..EngineOptions::default() };
+    let fake = FakeOptions { full_blocks: 7, window_blocks: 14, ..FakeOptions::default() };
+    let options = EngineOptions { prefill_chunk: 64, ..EngineOptions::default() };
     let setup = Setup { fake, options, ..Setup::roomy() };
     let mut rig = setup.build().expect("fits");
     let asks: Vec<Ask> = (0..3)
@@ -166,13 +166,13 @@ fn under_pressure_the_youngest_waits_and_says_nothing_twice() {
     let mut most = 0;
     while rig.engine.step(&|| Duration::ZERO).expect("no fault") {
         let (_, active) = rig.engine.load();
-        let ended = clients.iter().filter(|client| !hear(client).done.is_empty()).count();
+        let ended = clients.iter().filter(|client| !collect(client).done.is_empty()).count();
         most = most.max(active);
         sent_back |= active + ended < most;
     }
-    assert!(sent_back, "7 pages do not hold 3 sequences of 4");
+    assert!(sent_back, "7 blocks do not hold 3 sequences of 4");
     for (ask, client) in asks.iter().zip(&clients) {
-        assert_eq!(hear(client).tokens, plain(fake, ask));
+        assert_eq!(collect(client).tokens, plain(fake, ask));
     }
 }
 
@@ -185,7 +185,7 @@ fn what_can_never_run_is_refused_with_the_numbers() {
         change(&mut request);
         let (client, sink) = client(None);
         let error = rig.engine.submit(SeqId(1), request, sink, Duration::ZERO).expect_err("no");
-        assert!(hear(&client).done.is_empty(), "refused requests hear nothing");
+        assert!(collect(&client).done.is_empty(), "refused requests hear nothing");
         error
     };
     let invalid = |error: Error, parts: &[&str]| {
@@ -217,15 +217,15 @@ fn max_tokens_above_the_room_means_the_room() {
     assert_eq!(heard.tokens.len(), 20);
     assert!(matches!(reason(&heard), FinishReason::Length));
     // A small cache bounds it in the same way.
-    let fake = FakeOptions { full_pages: 2, ..FakeOptions::default() };
+    let fake = FakeOptions { full_blocks: 2, ..FakeOptions::default() };
     let heard = alone(&Setup { fake, ..Setup::roomy() }, &Ask::greedy(words(6, 80), 5000));
     assert_eq!(heard.tokens.len(), 128 - 80);
 }
 
 #[test]
 fn a_cache_for_one_runs_the_longest_prompt() {
-    // Fewer rows a pass than a chunk may have; pages for just what they need.
-    let fake = FakeOptions { rows: 16, window_pages: 3, full_pages: 6, ..FakeOptions::default() };
+    // Fewer rows a pass than a chunk may have; KV blocks for just what they need.
+    let fake = FakeOptions { rows: 16, window_blocks: 3, full_blocks: 6, ..FakeOptions::default() };
     let setup = Setup { fake, options: EngineOptions::default(), ..Setup::roomy() };
     let ask = Ask::greedy(words(6, 370), 14);
     let heard = alone(&setup, &ask);
@@ -297,16 +297,16 @@ fn a_grammar_that_contradicts_itself_ends_its_request_alone() {
     rig.engine.submit(SeqId(1), request, sink, Duration::ZERO).expect("is taken");
     let other = submit(&mut rig, 2, &ask);
     run(&mut rig);
-    assert_eq!(hear(&stuck).tokens.len(), 2);
+    assert_eq!(collect(&stuck).tokens.len(), 2);
     assert!(
-        matches!(reason(&hear(&stuck)), FinishReason::Failed(Error::Invalid(m)) if m.contains("grammar"))
+        matches!(reason(&collect(&stuck)), FinishReason::Failed(Error::Invalid(m)) if m.contains("grammar"))
     );
-    assert_eq!(hear(&other).tokens, plain(setup.fake, &ask));
+    assert_eq!(collect(&other).tokens, plain(setup.fake, &ask));
 }
 
 #[test]
 fn cancel_deadline_and_departure_end_within_a_step() {
-    let options = EngineOptions { chunk_rows: 10, ..EngineOptions::default() };
+    let options = EngineOptions { prefill_chunk: 10, ..EngineOptions::default() };
     let setup = Setup { options, ..Setup::roomy() };
     let mut rig = setup.build().expect("fits");
     let clock = Cell::new(Duration::ZERO);
@@ -320,22 +320,22 @@ fn cancel_deadline_and_departure_end_within_a_step() {
         clock.set(Duration::from_millis(ms));
         rig.engine.step(&|| clock.get()).expect("no fault");
     }
-    assert!(hear(&cancelled).done.is_empty() && hear(&late).done.is_empty());
+    assert!(collect(&cancelled).done.is_empty() && collect(&late).done.is_empty());
     rig.engine.cancel(SeqId(1));
     clock.set(Duration::from_millis(3));
     rig.engine.step(&|| clock.get()).expect("no fault");
-    assert!(matches!(reason(&hear(&cancelled)), FinishReason::Cancelled), "amid its prompt");
-    assert!(matches!(reason(&hear(&late)), FinishReason::Deadline));
-    assert!(hear(&late).tokens.is_empty());
+    assert!(matches!(reason(&collect(&cancelled)), FinishReason::Cancelled), "amid its prompt");
+    assert!(matches!(reason(&collect(&late)), FinishReason::Deadline));
+    assert!(collect(&late).tokens.is_empty());
     run(&mut rig);
-    assert!(matches!(reason(&hear(&gone)), FinishReason::Cancelled));
-    assert_eq!(hear(&gone).tokens.len(), 3, "nothing is said to who left");
-    assert_eq!(hear(&gone).done[0].usage.completion, 3);
+    assert!(matches!(reason(&collect(&gone)), FinishReason::Cancelled));
+    assert_eq!(collect(&gone).tokens.len(), 3, "nothing is said to who left");
+    assert_eq!(collect(&gone).done[0].usage.completion, 3);
 }
 
 #[test]
 fn the_higher_priority_goes_first() {
-    let options = EngineOptions { max_active: 1, ..EngineOptions::default() };
+    let options = EngineOptions { max_num_seqs: 1, ..EngineOptions::default() };
     let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
     let low = submit(&mut rig, 1, &Ask { priority: -1, ..Ask::greedy(words(1, 5), 4) });
     let old = submit(&mut rig, 2, &Ask::greedy(words(2, 5), 4));
@@ -343,35 +343,39 @@ fn the_higher_priority_goes_first() {
     let mut order = Vec::new();
     while rig.engine.step(&|| Duration::ZERO).expect("no fault") {
         for (name, client) in [("low", &low), ("old", &old), ("young", &young)] {
-            if !hear(client).done.is_empty() && !order.contains(&name) {
+            if !collect(client).done.is_empty() && !order.contains(&name) {
                 order.push(name);
             }
         }
     }
     assert_eq!(order, ["old", "young"], "and the low one last");
-    assert_eq!(hear(&low).tokens.len(), 4);
+    assert_eq!(collect(&low).tokens.len(), 4);
 }
 
 #[test]
 fn decoding_goes_on_beside_a_long_prompt() {
-    let options =
-        EngineOptions { chunk_rows: 100, mixed_rows: 20, max_draft: 0, ..EngineOptions::default() };
+    let options = EngineOptions {
+        prefill_chunk: 100,
+        mixed_prefill_tokens: 20,
+        max_draft: 0,
+        ..EngineOptions::default()
+    };
     let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
     let talker = submit(&mut rig, 1, &Ask::greedy(words(1, 5), 60));
     rig.engine.step(&|| Duration::ZERO).expect("no fault");
     let reader = submit(&mut rig, 2, &Ask::greedy(words(2, 400), 1));
     for step in 2..15 {
         rig.engine.step(&|| Duration::ZERO).expect("no fault");
-        assert_eq!(hear(&talker).tokens.len(), step, "a token a step");
+        assert_eq!(collect(&talker).tokens.len(), step, "a token a step");
     }
-    let rows: Vec<u32> = hear(&reader).prefill.windows(2).map(|p| p[1] - p[0]).collect();
+    let rows: Vec<u32> = collect(&reader).prefill.windows(2).map(|p| p[1] - p[0]).collect();
     assert!(rows.iter().all(|&rows| rows <= 21), "{rows:?}");
     run(&mut rig);
 }
 
 #[test]
 fn timings_are_of_the_callers_clock() {
-    let options = EngineOptions { chunk_rows: 10, max_active: 1, ..EngineOptions::default() };
+    let options = EngineOptions { prefill_chunk: 10, max_num_seqs: 1, ..EngineOptions::default() };
     let mut rig = Setup { options, drafter: None, ..Setup::roomy() }.build().expect("fits");
     let first = submit(&mut rig, 1, &Ask::greedy(words(1, 30), 5));
     let second = submit(&mut rig, 2, &Ask::greedy(words(2, 30), 5));
@@ -379,14 +383,14 @@ fn timings_are_of_the_callers_clock() {
     while rig.engine.step(&|| clock.get()).expect("no fault") {
         clock.set(clock.get() + Duration::from_millis(10));
     }
-    let timings = hear(&first).done[0].timings;
+    let timings = collect(&first).done[0].timings;
     assert_eq!(timings.queued, Duration::ZERO);
     assert_eq!(timings.prefill, Duration::from_millis(20), "the third chunk gives the token");
     assert_eq!(timings.decode, Duration::from_millis(40));
-    let timings = hear(&second).done[0].timings;
+    let timings = collect(&second).done[0].timings;
     assert_eq!(timings.queued, Duration::from_millis(70));
     assert_eq!(timings.total(), Duration::from_millis(130));
-    let usage = &hear(&second).done[0].usage;
+    let usage = &collect(&second).done[0].usage;
     assert_eq!(usage.ar_decode_tokens_per_second(&timings), 100.0);
 }
 
@@ -404,7 +408,7 @@ fn a_device_fault_is_told_to_everyone() {
     };
     assert!(matches!(error, Error::Device { .. }));
     for client in &clients {
-        assert!(matches!(reason(&hear(client)), FinishReason::Failed(Error::Device { .. })));
+        assert!(matches!(reason(&collect(client)), FinishReason::Failed(Error::Device { .. })));
     }
     assert_eq!(rig.engine.pool().free(), rig.engine.pool().total());
 }
@@ -415,9 +419,10 @@ fn parts_that_do_not_fit_are_refused() {
         Setup { fake, options, ..Setup::roomy() }.build().err().map(|error| error.to_string())
     };
     let (fake, options) = (FakeOptions::default(), EngineOptions::default());
-    let message = build(FakeOptions { full_pages: 0, ..fake }, options.clone()).expect("no pages");
+    let message =
+        build(FakeOptions { full_blocks: 0, ..fake }, options.clone()).expect("no blocks");
     assert!(message.contains("0 full"), "{message}");
-    let none = EngineOptions { max_active: 0, ..options };
+    let none = EngineOptions { max_num_seqs: 0, ..options };
     let message = build(fake, none).expect("nobody may run");
-    assert!(message.contains("max_active"), "{message}");
+    assert!(message.contains("max_num_seqs"), "{message}");
 }

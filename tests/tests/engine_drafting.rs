@@ -1,4 +1,4 @@
-//! What the engine does by measured time: as many guesses as pay, none where none do, and as many
+//! What the engine does by measured time: as many drafts as pay, none where none do, and as many
 //! prompt rows as leave others their pace; never another token for it.
 
 use std::cell::Cell;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use muse_core::contract::{Sampling, SeqId, Token};
 use muse_core::engine::EngineOptions;
-use muse_core::sampler::mix;
+use muse_core::hash::hash64;
 use muse_testkit::fake::{FakeCost, FakeOptions};
 use muse_tests::sim::{Ask, Client, Heard, Setup, client, plain};
 
-/// Weights are read once a pass and rows are nearly free: guesses pay.
+/// Weights are read once a pass and rows are nearly free: drafts pay.
 const BY_MEMORY: FakeCost = FakeCost { pass: |rows| 980 + 20 * rows as u64, draft: |_| 100 };
 /// Every row costs and so does the drafter, as on a model that fits into the cache: none pay.
 const BY_ROWS: FakeCost =
     FakeCost { pass: |rows| 400 + 600 * rows as u64, draft: |blocks| 1000 * blocks as u64 };
-/// Flat as far as four rows, then steep: a few guesses pay, a whole block does not.
+/// Flat as far as four rows, then steep: a few drafts pay, a whole block does not.
 const BY_STEPS: FakeCost =
     FakeCost { pass: |rows| 1000 + 900 * rows.saturating_sub(4) as u64, draft: |_| 150 };
 
@@ -24,11 +24,11 @@ const BY_BOTH: FakeCost =
     FakeCost { pass: |rows| 190 + 80 * rows as u64, draft: |blocks| 350 * blocks as u64 };
 
 fn words(seed: u64, count: usize) -> Vec<Token> {
-    (0..count as u64).map(|i| Token((mix(seed, i) % 61) as u32)).collect()
+    (0..count as u64).map(|i| Token((hash64(seed, i) % 61) as u32)).collect()
 }
 
 fn setup(cost: FakeCost, hit: f64) -> Setup {
-    let fake = FakeOptions { cost, full_pages: 200, window_pages: 200, ..FakeOptions::default() };
+    let fake = FakeOptions { cost, full_blocks: 200, window_blocks: 200, ..FakeOptions::default() };
     Setup { fake, drafter: Some((15, 64, hit)), ..Setup::roomy() }
 }
 
@@ -122,8 +122,8 @@ fn a_disturbed_clock_misleads_little() {
         let (_, never) = run(&setup, &asks(Some(0)), 1);
         for seed in 0..4 {
             // One look in ten comes up to 20 ms late, as beside other work on the same cores.
-            let late = |n| mix(seed, n).is_multiple_of(10);
-            let lost = |n| if late(n) { mix(n, seed) % 20_000 } else { 0 };
+            let late = |n| hash64(seed, n).is_multiple_of(10);
+            let lost = |n| if late(n) { hash64(n, seed) % 20_000 } else { 0 };
             let (_, adaptive) = run_disturbed(&setup, &asks(None), 1, &lost);
             let share = adaptive.as_secs_f64() / always.min(never).as_secs_f64();
             println!("{name}, {seed}: always {always:?}, never {never:?}, adaptive {share:.3}");
@@ -164,9 +164,9 @@ fn where_none_pay_requests_park() {
 
 #[test]
 fn trials_of_many_at_once_keep_to_the_rows_there_are() {
-    // Where none are right all park, and all try again in the same step: two guesses for four.
+    // Where none are right all park, and all try again in the same step: two drafts for four.
     let cost = setup(BY_MEMORY, 0.0);
-    let setup = Setup { fake: FakeOptions { score_rows: 6, ..cost.fake }, ..cost };
+    let setup = Setup { fake: FakeOptions { max_logits_rows: 6, ..cost.fake }, ..cost };
     let asks = asks(None);
     let (heard, _) = run(&setup, &asks, 4);
     assert!(verifies(&heard).iter().sum::<u32>() > 0, "some are tried");
@@ -179,7 +179,7 @@ fn trials_of_many_at_once_keep_to_the_rows_there_are() {
 fn a_length_that_is_asked_for_is_kept() {
     for max in [0, 1, 6, 15] {
         let (heard, _) = run(&setup(BY_ROWS, 1.0), &asks(Some(max)), 1);
-        // A token comes first, and the last one of them needs no guess.
+        // A token comes first, and the last one of them needs no draft.
         for usage in heard.iter().map(|heard| &heard.done[0].usage) {
             let most = usage.accepted.iter().copied().max().unwrap_or(0);
             assert_eq!(most, max);
@@ -201,10 +201,10 @@ fn without_time_every_guess_is_made() {
 fn prompts_leave_others_their_pace() {
     // A tenth of a millisecond a row: 100 rows fit into the time, by what was measured.
     let cost = FakeCost { pass: |rows| 500 + 100 * rows as u64, draft: |_| 0 };
-    let fake = FakeOptions { cost, full_pages: 200, window_pages: 200, ..FakeOptions::default() };
+    let fake = FakeOptions { cost, full_blocks: 200, window_blocks: 200, ..FakeOptions::default() };
     let gap = Duration::from_micros(10_500);
-    let slowest = |token_gap| {
-        let options = EngineOptions { token_gap, ..EngineOptions::default() };
+    let slowest = |target_itl| {
+        let options = EngineOptions { target_itl, ..EngineOptions::default() };
         let setup = Setup { fake, options, drafter: None, ..Setup::roomy() };
         let mut rig = setup.build().expect("fits");
         let mut clients = Vec::new();
@@ -242,9 +242,9 @@ fn prompts_leave_others_their_pace() {
 
 #[test]
 fn rows_go_to_whom_they_help_most() {
-    // Twelve guesses for two: the drafter is always right about one and seldom about the other,
+    // Twelve drafts for two: the drafter is always right about one and seldom about the other,
     // which draws its tokens from a flat distribution.
-    let fake = FakeOptions { score_rows: 14, ..setup(BY_MEMORY, 1.0).fake };
+    let fake = FakeOptions { max_logits_rows: 14, ..setup(BY_MEMORY, 1.0).fake };
     let setup = Setup { fake, ..setup(BY_MEMORY, 1.0) };
     let sure = Ask::greedy(words(1, 10), 150);
     let sampling = Sampling { temperature: 3.0, seed: 3, ..Sampling::default() };
@@ -258,5 +258,5 @@ fn rows_go_to_whom_they_help_most() {
         f64::from(usage.drafted) / usage.accepted.len() as f64
     };
     let (sure, unsure) = (length(&heard[0]), length(&heard[1]));
-    assert!(sure > 9.0 && unsure < 5.0, "blocks of {sure:.1} and {unsure:.1} guesses");
+    assert!(sure > 9.0 && unsure < 5.0, "blocks of {sure:.1} and {unsure:.1} drafts");
 }

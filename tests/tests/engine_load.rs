@@ -4,45 +4,45 @@
 use std::time::Duration;
 
 use muse_core::Result;
-use muse_core::contract::{FinishReason, KvType, Picked, Sampling, SeqId, Token};
-use muse_core::engine::{EngineOptions, Loop};
-use muse_core::sampler::mix;
+use muse_core::contract::{FinishReason, KvType, Sampled, Sampling, SeqId, Token};
+use muse_core::engine::{EngineCore, EngineOptions};
+use muse_core::hash::hash64;
 use muse_cpu::Cpu;
 use muse_tests::chats::{STOP, chats};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
 use muse_tests::sim::{Ask, Client, Heard, client};
 
-fn engine(drafted: bool, options: &EngineOptions) -> Result<Loop<Cpu>> {
+fn engine(drafted: bool, options: &EngineOptions) -> Result<EngineCore<Cpu>> {
     let nano = Checkpoint::nano()?;
     let drafter = drafted.then_some(&*nano.drafter);
     Pair::new(cpu(), &*nano.target, drafter, KvType::Bf16, &[])?.into_engine(options)
 }
 
-fn submit(engine: &mut Loop<Cpu>, id: u64, ask: &Ask) -> Client {
+fn submit(engine: &mut EngineCore<Cpu>, id: u64, ask: &Ask) -> Client {
     let (client, sink) = client(None);
     let vocab = engine.limits().vocab;
     engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
     client
 }
 
-fn hear(client: &Client) -> Heard {
+fn collect(client: &Client) -> Heard {
     client.lock().expect("no client panics").clone()
 }
 
 /// Runs one request to its end.
-fn answer(engine: &mut Loop<Cpu>, id: u64, ask: &Ask) -> Result<Heard> {
+fn answer(engine: &mut EngineCore<Cpu>, id: u64, ask: &Ask) -> Result<Heard> {
     let client = submit(engine, id, ask);
     while engine.step(&|| Duration::ZERO)? {}
     assert_eq!(engine.pool().free(), engine.pool().total());
-    Ok(hear(&client))
+    Ok(collect(&client))
 }
 
 /// Requests of all kinds: greedy and drawn, penalised, with log-probabilities, drafted by their own
 /// wish or the engine's, some with much to read, many that begin alike.
 fn mixed(count: u64) -> Vec<Ask> {
     let chats = chats();
-    let of = |i: u64, salt: u64, n: u64| mix(mix(17, salt), i) % n;
+    let of = |i: u64, salt: u64, n: u64| hash64(hash64(17, salt), i) % n;
     (0..count)
         .map(|i| {
             let mut prompt = chats[of(i, 1, 18) as usize].prompt.clone();
@@ -74,24 +74,24 @@ fn mixed(count: u64) -> Vec<Ask> {
 /// A token with the bits of its log-probability.
 type Bits = (Token, u32);
 
-fn bits(picked: &[Picked]) -> Vec<(Bits, Vec<Bits>)> {
-    let top = |p: &Picked| p.top.iter().map(|(token, log)| (*token, log.to_bits())).collect();
+fn bits(picked: &[Sampled]) -> Vec<(Bits, Vec<Bits>)> {
+    let top = |p: &Sampled| p.top.iter().map(|(token, log)| (*token, log.to_bits())).collect();
     picked.iter().map(|p| ((p.token, p.logprob.to_bits()), top(p))).collect()
 }
 
 #[test]
 fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
     let asks = mixed(64);
-    let mut plain = engine(false, &EngineOptions { max_active: 1, ..EngineOptions::default() })?;
+    let mut plain = engine(false, &EngineOptions { max_num_seqs: 1, ..EngineOptions::default() })?;
     let mut alone = Vec::new();
     for (i, ask) in (0..).zip(&asks) {
         alone.push(answer(&mut plain, i, ask)?);
     }
-    // Chunks that fit nothing, more sequences than pages for them, a clock that moves.
+    // Chunks that fit nothing, more sequences than KV blocks for them, a clock that moves.
     let options = EngineOptions {
-        chunk_rows: 37,
-        mixed_rows: 50,
-        max_active: 64,
+        prefill_chunk: 37,
+        mixed_prefill_tokens: 50,
+        max_num_seqs: 64,
         queue: 64,
         ..EngineOptions::default()
     };
@@ -109,7 +109,8 @@ fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
         }
         step += 1;
         most = most.max(busy.load().1);
-        for id in (0..64).filter(|&id| mix(5, id).is_multiple_of(4) && mix(6, id) % 40 + 2 == step)
+        for id in
+            (0..64).filter(|&id| hash64(5, id).is_multiple_of(4) && hash64(6, id) % 40 + 2 == step)
         {
             busy.cancel(SeqId(id));
         }
@@ -117,7 +118,7 @@ fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
     assert!(most >= 32, "at most {most} ran together");
     assert_eq!(busy.pool().free(), busy.pool().total());
     for (i, (client, alone)) in clients.iter().zip(&alone).enumerate() {
-        let heard = hear(client);
+        let heard = collect(client);
         let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
         let (said, expect) = (bits(&heard.tokens), bits(&alone.tokens));
         if matches!(done.reason, FinishReason::Cancelled) {
@@ -162,7 +163,7 @@ fn later_turns_branches_and_edits_run_what_is_new() -> Result<()> {
         let expect = answer(&mut fresh, 1, &Ask::greedy(second, 20))?;
         assert_eq!(heard.tokens, expect.tokens, "drafted: {drafted}");
 
-        // Another end of the same history, inside a page.
+        // Another end of the same history, inside a KV block.
         let branch = [&first.prompt[..1990], &chats[3].prompt[20..]].concat();
         let heard = answer(&mut engine, 3, &Ask::greedy(branch.clone(), 20))?;
         assert_eq!(ran(&heard) as usize, branch.len() - 1990, "drafted: {drafted}");
@@ -192,12 +193,12 @@ fn guesses_are_kept_as_often_after_reuse() -> Result<()> {
             id += 1;
             let usage = answer(engine, id, &ask)?.done[0].usage.clone();
             *kept += usage.accepted.iter().sum::<u32>();
-            // Of the history all but the ends of pages that left the window.
+            // Of the history all but the ends of KV blocks that left the window.
             assert!(usage.cached == 0 || usage.cached >= 1900 - 64, "{}", usage.cached);
         }
     }
     let [reused, fresh] = kept.map(f64::from);
-    assert!(fresh > 30.0, "{fresh} guesses were kept: little was tested");
+    assert!(fresh > 30.0, "{fresh} drafts were kept: little was tested");
     assert!((reused / fresh - 1.0).abs() < 0.03, "{reused} with reuse, {fresh} without");
     Ok(())
 }

@@ -5,39 +5,39 @@ use std::time::Duration;
 
 use muse_core::Result;
 use muse_core::contract::{FinishReason, KvType, Sampling, SeqId, Token};
-use muse_core::engine::{EngineOptions, Loop};
-use muse_core::sampler::mix;
+use muse_core::engine::{EngineCore, EngineOptions};
+use muse_core::hash::hash64;
 use muse_cpu::Cpu;
 use muse_tests::chats::{Chat, STOP, chats};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
 use muse_tests::sim::{Ask, Client, Heard, client, ids};
 
-fn engine(kv: KvType, drafted: bool, max_active: usize) -> Result<Loop<Cpu>> {
+fn engine(kv: KvType, drafted: bool, max_num_seqs: usize) -> Result<EngineCore<Cpu>> {
     let nano = Checkpoint::nano()?;
     let drafter = drafted.then_some(&*nano.drafter);
     let pair = Pair::new(cpu(), &*nano.target, drafter, kv, &[])?;
-    pair.into_engine(&EngineOptions { chunk_rows: 64, max_active, ..EngineOptions::default() })
+    pair.into_engine(&EngineOptions { prefill_chunk: 64, max_num_seqs, ..EngineOptions::default() })
 }
 
 fn ask(chat: &Chat) -> Ask {
     Ask { stop: STOP.to_vec(), ..Ask::greedy(chat.prompt.clone(), 400) }
 }
 
-fn submit(engine: &mut Loop<Cpu>, id: u64, ask: &Ask) -> Client {
+fn submit(engine: &mut EngineCore<Cpu>, id: u64, ask: &Ask) -> Client {
     let (client, sink) = client(None);
     let vocab = engine.limits().vocab;
     engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
     client
 }
 
-fn run(engine: &mut Loop<Cpu>) -> Result<()> {
+fn run(engine: &mut EngineCore<Cpu>) -> Result<()> {
     while engine.step(&|| Duration::ZERO)? {}
     assert_eq!(engine.pool().free(), engine.pool().total());
     Ok(())
 }
 
-fn hear(client: &Client) -> Heard {
+fn collect(client: &Client) -> Heard {
     client.lock().expect("no client panics").clone()
 }
 
@@ -60,7 +60,10 @@ fn all_chats_together_are_the_golden_ones() -> Result<()> {
         let clients: Vec<Client> =
             chats.iter().zip(0..).map(|(chat, i)| submit(&mut engine, i, &ask(chat))).collect();
         run(&mut engine)?;
-        chats.iter().zip(&clients).for_each(|(chat, client)| check(chat, &hear(client), drafted));
+        chats
+            .iter()
+            .zip(&clients)
+            .for_each(|(chat, client)| check(chat, &collect(client), drafted));
     }
     Ok(())
 }
@@ -74,8 +77,8 @@ fn a_cached_prompt_answers_and_drafts_alike() -> Result<()> {
         let client = submit(&mut engine, i, &ask(chat));
         run(&mut engine)?;
         // The drafter's rows come with the prefix: lengths are those of a fresh prompt.
-        check(chat, &hear(&client), true);
-        let usage = &hear(&client).done[0].usage;
+        check(chat, &collect(&client), true);
+        let usage = &collect(&client).done[0].usage;
         assert!(usage.cached < usage.prompt);
         found += u64::from(usage.cached);
     }
@@ -97,7 +100,7 @@ fn sampled_requests_are_the_same_alone_together_and_drafted() -> Result<()> {
                 seed: i,
                 ..Sampling::default()
             };
-            let chat = &chats[mix(1, i) as usize % 20];
+            let chat = &chats[hash64(1, i) as usize % 20];
             Ask { sampling, logprobs: Some(1), max_tokens: 40, ..ask(chat) }
         })
         .collect();
@@ -106,7 +109,7 @@ fn sampled_requests_are_the_same_alone_together_and_drafted() -> Result<()> {
     for (ask, i) in asks.iter().zip(0..) {
         let client = submit(&mut plain, i, ask);
         run(&mut plain)?;
-        alone.push(hear(&client));
+        alone.push(collect(&client));
     }
     let mut busy = engine(KvType::Bf16, true, 7)?;
     let clients: Vec<Client> =
@@ -114,19 +117,20 @@ fn sampled_requests_are_the_same_alone_together_and_drafted() -> Result<()> {
     // Others that are cancelled on the way.
     let others: Vec<u64> = (100..108).collect();
     for &id in &others {
-        let prompt = (0..mix(2, id) % 300 + 1).map(|i| Token((mix(id, i) % 800) as u32)).collect();
+        let prompt =
+            (0..hash64(2, id) % 300 + 1).map(|i| Token((hash64(id, i) % 800) as u32)).collect();
         submit(&mut busy, id, &Ask::greedy(prompt, 100));
     }
     let mut step = 0;
     while busy.step(&|| Duration::ZERO)? {
         step += 1;
-        if let Some(&id) = others.iter().find(|&&id| mix(3, id) % 60 == step) {
+        if let Some(&id) = others.iter().find(|&&id| hash64(3, id) % 60 == step) {
             busy.cancel(SeqId(id));
         }
     }
     for (i, (client, alone)) in clients.iter().zip(&alone).enumerate() {
         // Log-probabilities too, bit for bit.
-        assert_eq!(hear(client).tokens, alone.tokens, "request {i}");
+        assert_eq!(collect(client).tokens, alone.tokens, "request {i}");
     }
     Ok(())
 }

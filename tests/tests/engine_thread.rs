@@ -66,7 +66,7 @@ fn requests_from_many_threads_are_served() {
 
 #[test]
 fn a_full_queue_refuses_and_a_cancelled_request_ends() {
-    let options = EngineOptions { queue: 2, max_active: 1, ..EngineOptions::default() };
+    let options = EngineOptions { queue: 2, max_num_seqs: 1, ..EngineOptions::default() };
     let setup = Setup { options, ..Setup::roomy() };
     let engine = start(&setup);
     // The first sink holds the engine in its step until all others are in.

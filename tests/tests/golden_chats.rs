@@ -13,9 +13,9 @@ const ROOM: usize = 400;
 /// What must be equal beside the tokens.
 #[derive(Clone, Copy, PartialEq)]
 enum Drafts {
-    /// Guesses and accepted lengths: the same weights as the reference's.
+    /// Draft tokens and accepted lengths: the same weights as the reference's.
     Equal,
-    /// Nothing: rounded weights guess otherwise.
+    /// Nothing: rounded weights draft otherwise.
     Free,
 }
 
@@ -87,7 +87,7 @@ fn check_file(checkpoint: &Checkpoint, drafts: Drafts) -> Result<()> {
         let plain = pair.complete(run, MAX_ROWS, 0, &STOP, ROOM)?;
         assert_eq!(plain.ids, ids, "{name}, plain");
         let run = pair.resume(&prompt)?;
-        assert!(run.done > 0 || prompt.len() < 64, "{name}: its pages were just left behind");
+        assert!(run.done > 0 || prompt.len() < 64, "{name}: its blocks were just left behind");
         let drafted = pair.complete(run, MAX_ROWS, 15, &STOP, ROOM)?;
         assert_eq!(drafted.ids, ids, "{name}, drafted");
         if drafts == Drafts::Equal {

@@ -1,4 +1,4 @@
-//! The text model beside the reference: scores, hidden states, greedy tokens, with F32 K/V.
+//! The text model beside the reference: logits, hidden states, greedy tokens, with F32 K/V.
 
 use muse_core::Result;
 use muse_core::contract::KvType;
@@ -14,8 +14,8 @@ const HIDDEN: f32 = 1e-3;
 fn check(checkpoint: &Checkpoint, golden: &str, prompts: &[&str]) -> Result<()> {
     let golden = Golden::open(golden);
     let layers = checkpoint.target.spec().text.as_ref().expect("a text model").layers.len();
-    let taps: Vec<usize> = (0..layers).collect();
-    let mut pair = Pair::new(cpu(), &*checkpoint.target, None, KvType::F32, &taps)?;
+    let captured_hidden: Vec<usize> = (0..layers).collect();
+    let mut pair = Pair::new(cpu(), &*checkpoint.target, None, KvType::F32, &captured_hidden)?;
     let worst = compare::text(&mut pair, &*checkpoint.target, &golden, prompts)?;
     assert!(worst.logits <= LOGITS, "logits differ by {:e}", worst.logits);
     assert!(worst.hidden <= HIDDEN, "hidden states differ by {:e} of a row", worst.hidden);

@@ -3,9 +3,9 @@
 
 use muse_core::Result;
 use muse_core::contract::{
-    Backend, KvType, LayerSpec, PAGE_TOKENS, PageTable, Place, Rope, TextSpec,
+    Backend, BlockTable, KV_BLOCK_SIZE, KvType, LayerSpec, Rope, SeqSlice, TextSpec,
 };
-use muse_core::model::page_bytes;
+use muse_core::model::block_bytes;
 use muse_tests::checkpoint::cpu;
 use muse_tests::haystack::search;
 
@@ -42,8 +42,8 @@ fn rotation_at_the_last_positions_is_exact() -> Result<()> {
         let mut buf = backend.alloc(1, dim)?;
         let row: Vec<f32> = (0..dim).map(|i| if i < dim / 2 { 1.0 } else { 0.0 }).collect();
         backend.write(&mut buf, 0, &row)?;
-        let place = Place { start: position, rows: 1, pages: PageTable::default() };
-        backend.rope(&mut buf, &[place], &Rope { head_dim: dim, theta })?;
+        let slice = SeqSlice { start: position, len: 1, blocks: BlockTable::default() };
+        backend.rope(&mut buf, &[slice], &Rope { head_dim: dim, theta })?;
         let mut out = vec![0.0; dim];
         backend.read(&buf, 0, &mut out)?;
         for j in 0..dim / 2 {
@@ -80,14 +80,14 @@ fn the_published_model_takes_13312_bytes_a_token_and_its_windows() {
         post_norm_eps: 1e-8,
         rope_theta: 500_000.0,
         logit_scale: 1.0,
-        logit_cap: None,
+        logit_softcap: None,
         max_positions: 131_072,
         image_token: None,
     };
-    let bytes = page_bytes(&spec, KvType::Bf16);
-    assert_eq!(bytes.full, 13_312 * PAGE_TOKENS);
-    assert_eq!(bytes.window, 39 * 1024 * PAGE_TOKENS);
+    let bytes = block_bytes(&spec, KvType::Bf16);
+    assert_eq!(bytes.full, 13_312 * KV_BLOCK_SIZE);
+    assert_eq!(bytes.window, 39 * 1024 * KV_BLOCK_SIZE);
     // All positions of one sequence: 1.74 GB, and 81.8 MB for every 2048 positions of windows.
-    assert_eq!(bytes.full * 131_072 / PAGE_TOKENS, 1_744_830_464);
-    assert_eq!(bytes.window * 2048 / PAGE_TOKENS, 81_788_928);
+    assert_eq!(bytes.full * 131_072 / KV_BLOCK_SIZE, 1_744_830_464);
+    assert_eq!(bytes.window * 2048 / KV_BLOCK_SIZE, 81_788_928);
 }

@@ -1,12 +1,12 @@
-//! What the goldens do not reach: finished embeddings, moved pages, memory plans and refusals.
+//! What the goldens do not reach: finished embeddings, moved KV blocks, memory plans and refusals.
 
 use std::sync::Arc;
 
 use muse_core::contract::{
-    Backend, Head, KvPool, KvType, LayerSpec, PageCopy, PageGroup, PageTable, Pages, Place, Rows,
-    Scores, Span, Target, TextSpec, Token, WeightSource,
+    Backend, BatchEntry, BatchInput, BlockCopy, BlockTable, EmbeddingAndLmHead, KvBlocks, KvGroup,
+    KvPool, KvType, LayerSpec, LogitsRequest, SeqSlice, TargetModel, TextSpec, Token, WeightSource,
 };
-use muse_core::model::{Model, ModelOptions, page_bytes};
+use muse_core::model::{Model, ModelOptions, block_bytes};
 use muse_core::{Error, Result};
 use muse_cpu::Cpu;
 use muse_dflash::{Dflash, DflashOptions};
@@ -20,12 +20,12 @@ fn prompt() -> Vec<Token> {
 }
 
 /// Scores of the last pass's only asked row.
-fn scores(pair: &Pair<Cpu>) -> Result<Vec<u32>> {
+fn logits(pair: &Pair<Cpu>) -> Result<Vec<u32>> {
     Ok(pair.read_scores(1)?.into_iter().map(f32::to_bits).collect())
 }
 
-fn span<'a>(place: Place<'a>, rows: Rows<'a, Cpu>) -> Span<'a, Cpu> {
-    Span { place, rows, scores: Scores::Last }
+fn entry<'a>(slice: SeqSlice<'a>, input: BatchInput<'a, Cpu>) -> BatchEntry<'a, Cpu> {
+    BatchEntry { slice, input, logits: LogitsRequest::Last }
 }
 
 #[test]
@@ -34,8 +34,8 @@ fn finished_embeddings_are_not_normed_again() -> Result<()> {
     let mut pair = Pair::new(cpu(), &*tiny.target, None, KvType::F32, &[])?;
     let ids = prompt();
     let run = pair.open(&ids)?;
-    pair.pass(&[(&run, &ids, Scores::Last)])?;
-    let want = scores(&pair)?;
+    pair.pass(&[(&run, &ids, LogitsRequest::Last)])?;
+    let want = logits(&pair)?;
 
     // Tokens, then the embeddings of 40 tokens from row 3 of a buffer on, then tokens.
     let (hidden, eps) = (pair.target.spec().hidden, pair.target.spec().norm_eps);
@@ -43,63 +43,66 @@ fn finished_embeddings_are_not_normed_again() -> Result<()> {
     let mut normed = pair.backend.alloc(43, hidden)?;
     pair.target.embed(&ids[17..60], &mut raw)?;
     pair.backend.rms_norm(&raw, 43, None, eps, &mut normed)?;
-    let pages = pair.pool.pages(run.seq);
-    let place = |start: u32, rows| Place { start, rows, pages };
+    let blocks = pair.pool.block_table(run.seq);
+    let slice = |start: u32, rows| SeqSlice { start, len: rows, blocks };
     let batch = [
-        Span { scores: Scores::None, ..span(place(0, 20), Rows::Tokens(&ids[..20])) },
-        Span {
-            scores: Scores::None,
-            ..span(place(20, 40), Rows::Embeds { buf: &normed, first_row: 3 })
+        BatchEntry {
+            logits: LogitsRequest::None,
+            ..entry(slice(0, 20), BatchInput::Tokens(&ids[..20]))
         },
-        span(place(60, 40), Rows::Tokens(&ids[60..])),
+        BatchEntry {
+            logits: LogitsRequest::None,
+            ..entry(slice(20, 40), BatchInput::Embeds { buf: &normed, first_row: 3 })
+        },
+        entry(slice(60, 40), BatchInput::Tokens(&ids[60..])),
     ];
     pair.target.forward(&batch)?;
-    assert_eq!(scores(&pair)?, want);
+    assert_eq!(logits(&pair)?, want);
     Ok(())
 }
 
-/// Pages that were copied, or saved and loaded, answer as those they came from.
+/// KV blocks that were copied, or saved and loaded, answer as those they came from.
 #[test]
-fn pages_can_move() -> Result<()> {
+fn blocks_can_move() -> Result<()> {
     let tiny = Checkpoint::tiny()?;
     let drafter = Some(&*tiny.drafter);
     let mut pair = Pair::new(cpu(), &*tiny.target, drafter, KvType::Q8_0, &[])?;
     let ids = prompt();
     let mut run = pair.open(&ids)?;
-    pair.pass(&[(&run, &ids[..99], Scores::None)])?;
+    pair.pass(&[(&run, &ids[..99], LogitsRequest::None)])?;
     pair.keep(&mut run, &ids[..99], 0)?;
     let (full, window, window_base) = {
-        let pages = pair.pool.pages(run.seq);
-        (pages.full.to_vec(), pages.window.to_vec(), pages.window_base)
+        let blocks = pair.pool.block_table(run.seq);
+        (blocks.full.to_vec(), blocks.window.to_vec(), blocks.window_base)
     };
     let last = |full: &[u32], window: &[u32], pair: &mut Pair<Cpu>| {
-        let pages = PageTable { full, window, window_base };
-        let place = Place { start: 99, rows: 1, pages };
-        pair.target.forward(&[span(place, Rows::Tokens(&ids[99..]))])?;
-        scores(pair)
+        let blocks = BlockTable { full, window, window_base };
+        let slice = SeqSlice { start: 99, len: 1, blocks };
+        pair.target.forward(&[entry(slice, BatchInput::Tokens(&ids[99..]))])?;
+        logits(pair)
     };
     let want = last(&full, &window, &mut pair)?;
 
-    let copied = |pages: &[u32]| -> Vec<u32> { pages.iter().map(|page| page + 30).collect() };
-    for (group, pages) in [(PageGroup::Full, &full), (PageGroup::Window, &window)] {
-        for (&from, to) in pages.iter().zip(copied(pages)) {
-            pair.target.copy_pages(&[PageCopy { group, from, to, rows: 64 }])?;
+    let copied = |blocks: &[u32]| -> Vec<u32> { blocks.iter().map(|block| block + 30).collect() };
+    for (group, blocks) in [(KvGroup::Full, &full), (KvGroup::Window, &window)] {
+        for (&from, to) in blocks.iter().zip(copied(blocks)) {
+            pair.target.copy_blocks(&[BlockCopy { group, from, to, positions: 64 }])?;
         }
     }
     assert_eq!(last(&copied(&full), &copied(&window), &mut pair)?, want);
 
-    let moved = |pages: &[u32]| -> Vec<u32> { pages.iter().map(|page| page + 40).collect() };
+    let moved = |blocks: &[u32]| -> Vec<u32> { blocks.iter().map(|block| block + 40).collect() };
     let mut saved = Vec::new();
-    let groups = [(PageGroup::Full, &full), (PageGroup::Window, &window)];
-    for (group, pages) in groups {
-        pages.iter().try_for_each(|&page| pair.target.save_page(group, page, &mut saved))?;
+    let groups = [(KvGroup::Full, &full), (KvGroup::Window, &window)];
+    for (group, blocks) in groups {
+        blocks.iter().try_for_each(|&block| pair.target.save_block(group, block, &mut saved))?;
     }
-    let bytes = page_bytes(pair.target.spec(), KvType::Q8_0);
+    let bytes = block_bytes(pair.target.spec(), KvType::Q8_0);
     assert_eq!(saved.len(), full.len() * bytes.full + window.len() * bytes.window);
     let mut rest = &saved[..];
-    for (group, pages) in groups {
-        for page in moved(pages) {
-            pair.target.load_page(group, page, &mut rest)?;
+    for (group, blocks) in groups {
+        for block in moved(blocks) {
+            pair.target.load_block(group, block, &mut rest)?;
         }
     }
     assert!(rest.is_empty());
@@ -107,21 +110,21 @@ fn pages_can_move() -> Result<()> {
 
     let drafter = pair.drafter.as_mut().expect("a drafter");
     let (mut there, mut back) = (Vec::new(), Vec::new());
-    drafter.save_page(PageGroup::Full, full[0], &mut there)?;
-    assert!(there.is_empty(), "the drafter lives in window pages alone");
-    drafter.save_page(PageGroup::Window, window[0], &mut there)?;
-    drafter.load_page(PageGroup::Window, window[0] + 40, &mut &there[..])?;
-    let copy = PageCopy { group: PageGroup::Window, from: window[0] + 40, to: 50, rows: 64 };
-    drafter.copy_pages(&[copy])?;
-    drafter.save_page(PageGroup::Window, 50, &mut back)?;
+    drafter.save_block(KvGroup::Full, full[0], &mut there)?;
+    assert!(there.is_empty(), "the drafter lives in window blocks alone");
+    drafter.save_block(KvGroup::Window, window[0], &mut there)?;
+    drafter.load_block(KvGroup::Window, window[0] + 40, &mut &there[..])?;
+    let copy = BlockCopy { group: KvGroup::Window, from: window[0] + 40, to: 50, positions: 64 };
+    drafter.copy_blocks(&[copy])?;
+    drafter.save_block(KvGroup::Window, 50, &mut back)?;
     assert_eq!(there, back);
-    assert!(there.iter().any(|&byte| byte != 0), "the page holds what was absorbed");
+    assert!(there.iter().any(|&byte| byte != 0), "the block holds what was absorbed");
     Ok(())
 }
 
 /// The 30B model: 53,248 bytes a token in bf16, of which a quarter for the full layers.
 #[test]
-fn page_bytes_of_the_30b_model() -> Result<()> {
+fn block_bytes_of_the_30b_model() -> Result<()> {
     let tiny = Checkpoint::tiny()?;
     let layer = |i: usize| match i % 4 {
         3 => LayerSpec { window: None, rope: false },
@@ -133,22 +136,22 @@ fn page_bytes_of_the_30b_model() -> Result<()> {
         layers: (0..52).map(layer).collect(),
         ..tiny.target.spec().text.clone().expect("a text model")
     };
-    let bytes = page_bytes(&spec, KvType::Bf16);
+    let bytes = block_bytes(&spec, KvType::Bf16);
     assert_eq!((bytes.full, bytes.window), (64 * 13_312, 64 * (53_248 - 13_312)));
-    assert_eq!(page_bytes(&spec, KvType::F32).full, 2 * bytes.full);
-    assert_eq!(page_bytes(&spec, KvType::Q8_0).full, bytes.full / 64 * 34);
+    assert_eq!(block_bytes(&spec, KvType::F32).full, 2 * bytes.full);
+    assert_eq!(block_bytes(&spec, KvType::Q8_0).full, bytes.full / 64 * 34);
     Ok(())
 }
 
 /// What a refusal says.
-fn refusal(source: &dyn WeightSource, taps: &[usize], kv: KvType) -> Error {
+fn refusal(source: &dyn WeightSource, captured_layers: &[usize], kv: KvType) -> Error {
     let options = ModelOptions {
         kv,
-        full_pages: 1,
-        window_pages: 1,
-        max_rows: 1,
-        max_scores: 1,
-        taps: taps.to_vec(),
+        full_blocks: 1,
+        window_blocks: 1,
+        max_num_batched_tokens: 1,
+        max_logits_rows: 1,
+        captured_layers: captured_layers.to_vec(),
     };
     let backend = Arc::new(cpu());
     Model::new(backend, source, &options, &mut |_, _| {}).err().expect("a refusal")
@@ -181,7 +184,12 @@ fn models_that_do_not_fit_are_refused() -> Result<()> {
 fn drafters_of_other_models_are_refused() -> Result<()> {
     let (tiny, nano) = (Checkpoint::tiny()?, Checkpoint::nano()?);
     let target = tiny.target.spec().text.as_ref().expect("a text model");
-    let options = DflashOptions { kv: KvType::F32, window_pages: 1, max_anchors: 1, max_rows: 1 };
+    let options = DflashOptions {
+        kv: KvType::F32,
+        window_blocks: 1,
+        max_anchors: 1,
+        max_num_batched_tokens: 1,
+    };
     let refusal = |source: &dyn WeightSource| {
         let backend = Arc::new(cpu());
         let drafter = Dflash::new(backend, source, target, &options, &mut |_, _| {});

@@ -71,8 +71,8 @@ const TEXT: &[Edit] = &[
     ("post ffn norm centred twice", |e| add_one(e, "post_ffw_norm")),
     ("final norm centred", |e| add_one(e, "output_norm")),
     ("no multiplier", |e| e.text().logit_scale = 1.0),
-    ("no cap", |e| e.text().logit_cap = None),
-    ("cap of 30", |e| e.text().logit_cap = Some(30.0)),
+    ("no cap", |e| e.text().logit_softcap = None),
+    ("cap of 30", |e| e.text().logit_softcap = Some(30.0)),
 ];
 
 const BENDS: &[Bend] = &[
@@ -113,8 +113,8 @@ const DRAFT: &[Edit] = &[
 
 fn text_logits<B: Backend>(backend: B, edited: &Edited<'_>) -> Result<f32> {
     let golden = Golden::open("tiny/golden/text_f32.safetensors");
-    let taps: Vec<usize> = (0..8).collect();
-    let mut pair = Pair::new(backend, edited, None, KvType::F32, &taps)?;
+    let captured_hidden: Vec<usize> = (0..8).collect();
+    let mut pair = Pair::new(backend, edited, None, KvType::F32, &captured_hidden)?;
     Ok(compare::text(&mut pair, edited, &golden, &["p33", "p100"])?.logits)
 }
 
@@ -143,11 +143,11 @@ fn text_mistakes_are_caught() -> Result<()> {
         let mut edited = Edited::new(&*tiny.target);
         edit(&mut edited);
         let difference = text_logits(cpu(), &edited)?;
-        assert!(difference > CAUGHT_TEXT, "{name} moves the scores by {difference:e} only");
+        assert!(difference > CAUGHT_TEXT, "{name} moves the logits by {difference:e} only");
     }
     for bend in BENDS {
         let difference = text_logits(bent(*bend), &Edited::new(&*tiny.target))?;
-        assert!(difference > CAUGHT_TEXT, "{bend:?} moves the scores by {difference:e} only");
+        assert!(difference > CAUGHT_TEXT, "{bend:?} moves the logits by {difference:e} only");
     }
     Ok(())
 }
@@ -162,11 +162,11 @@ fn draft_mistakes_are_caught() -> Result<()> {
         let mut edited = Edited::new(&*tiny.drafter);
         edit(&mut edited);
         let difference = draft_logits(cpu(), &tiny, &edited, None)?;
-        assert!(difference > CAUGHT_DRAFT, "{name} moves the scores by {difference:e} only");
+        assert!(difference > CAUGHT_DRAFT, "{name} moves the logits by {difference:e} only");
     }
     let causal = draft_logits(bent(Bend::CausalBlocks), &tiny, &unedited, None)?;
-    assert!(causal > CAUGHT_DRAFT, "causal blocks move the scores by {causal:e} only");
+    assert!(causal > CAUGHT_DRAFT, "causal blocks move the logits by {causal:e} only");
     let normed = draft_logits(cpu(), &tiny, &unedited, Some(1e-5))?;
-    assert!(normed > CAUGHT_DRAFT, "normed embeddings move the scores by {normed:e} only");
+    assert!(normed > CAUGHT_DRAFT, "normed embeddings move the logits by {normed:e} only");
     Ok(())
 }

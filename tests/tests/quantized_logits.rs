@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use muse_core::Result;
-use muse_core::contract::{KvType, Scores, WeightSource};
+use muse_core::contract::{KvType, LogitsRequest, WeightSource};
 use muse_core::quant::Format;
 use muse_cpu::Cpu;
 use muse_testkit::{Golden, golden_dir, nano_dir};
@@ -49,7 +49,7 @@ const MORE: f32 = 1.1;
 const FEWER: f32 = 0.04;
 
 /// Scores of all rows of prompts, each in one pass, and the best token of each row.
-fn scores(
+fn logits(
     cpu: Cpu,
     source: &dyn WeightSource,
     kv: KvType,
@@ -59,7 +59,7 @@ fn scores(
     let (mut all, mut best) = (Vec::new(), Vec::new());
     for prompt in prompts {
         let run = pair.open(prompt)?;
-        pair.pass(&[(&run, prompt, Scores::All)])?;
+        pair.pass(&[(&run, prompt, LogitsRequest::All)])?;
         all.extend(pair.read_scores(prompt.len())?);
         best.extend(pair.best(0..prompt.len())?.iter().map(|token| token.0));
     }
@@ -89,15 +89,15 @@ fn check(folder: &Path, golden: &str, distances: Distances) -> Result<()> {
         })?;
         assert!(!fallback, "{format}: every row is whole blocks");
         let file = Checkpoint::open(&path)?;
-        let (want, want_best) = scores(cpu(), &file, KvType::F32, &prompts)?;
-        let (got, best) = scores(fast_cpu(), &file, KvType::F16, &prompts)?;
+        let (want, want_best) = logits(cpu(), &file, KvType::F32, &prompts)?;
+        let (got, best) = logits(fast_cpu(), &file, KvType::F16, &prompts)?;
         let sum: f64 = got.iter().zip(&want).map(|(a, b)| f64::from((a - b).abs())).sum();
         let mean = (sum / want.len() as f64) as f32;
         let equal = best.iter().zip(&want_best).filter(|(a, b)| a == b).count() as f32;
         let equal = equal / best.len() as f32;
         println!("{format}: mean difference {mean:.4}, {:.1} % equal", 100.0 * equal);
         let most = MORE * llama;
-        assert!(mean <= most, "{format}: scores differ by {mean} on average, {most} is allowed");
+        assert!(mean <= most, "{format}: logits differ by {mean} on average, {most} is allowed");
         let least = llama_equal - FEWER;
         assert!(equal >= least, "{format}: {equal} of the best tokens are equal, {least} wanted");
     }

@@ -1,18 +1,18 @@
-//! A loaded model takes the memory of its packed weights: the pages of the file are let go.
+//! A loaded model takes the memory of its packed weights: the KV blocks of the file are let go.
 #![cfg(target_os = "linux")]
 
 use std::sync::Arc;
 
 use muse_core::Result;
 use muse_core::contract::{Backend, KvType, TextSpec, WeightSource};
-use muse_core::model::{Model, ModelOptions, page_bytes};
+use muse_core::model::{Model, ModelOptions, block_bytes};
 use muse_core::quant::Format;
 use muse_tests::checkpoint::fast_cpu;
 use muse_tests::wide;
 use muse_weights::Checkpoint;
 
 const MB: usize = 1 << 20;
-const PAGES: usize = 4;
+const KV_BLOCKS: usize = 4;
 
 /// Bytes of this process that are in memory: of files, and of its own.
 fn resident() -> [usize; 2] {
@@ -44,16 +44,16 @@ fn a_loaded_model_holds_its_weights_once() -> Result<()> {
         }
         let options = ModelOptions {
             kv: KvType::default(),
-            full_pages: PAGES,
-            window_pages: PAGES,
-            max_rows: 64,
-            max_scores: 1,
-            taps: Vec::new(),
+            full_blocks: KV_BLOCKS,
+            window_blocks: KV_BLOCKS,
+            max_num_batched_tokens: 64,
+            max_logits_rows: 1,
+            captured_layers: Vec::new(),
         };
         let model = Model::new(Arc::clone(&backend), &checkpoint, &options, &mut |_, _| {})?;
         let [file_after, own_after] = resident();
-        let pages = page_bytes(&spec, options.kv);
-        let most = planned + planned / 20 + PAGES * (pages.full + pages.window) + 8 * MB;
+        let blocks = block_bytes(&spec, options.kv);
+        let most = planned + planned / 20 + KV_BLOCKS * (blocks.full + blocks.window) + 8 * MB;
         let grown = own_after.saturating_sub(own);
         assert!(grown <= most, "{format}: {grown} bytes where {planned} were planned");
         let grown = file_after.saturating_sub(file);

@@ -16,7 +16,7 @@ fn two_hundred_seeds_keep_every_promise() {
     }
     // The seeds must exercise what they are for.
     assert!(sum.complete * 2 > sum.requests, "most requests end of themselves: {sum:?}");
-    assert!(sum.accepted > 1000, "guesses are kept: {sum:?}");
+    assert!(sum.accepted > 1000, "drafts are kept: {sum:?}");
     assert!(sum.cached > 1000, "prefixes are found again: {sum:?}");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muse_core::Result;
 use muse_core::contract::{FinishReason, KvType, Sampling, SeqId, Token};
-use muse_core::engine::{EngineOptions, Loop};
+use muse_core::engine::{EngineCore, EngineOptions};
 use muse_cpu::Cpu;
 use muse_testkit::Golden;
 use muse_tests::chats::{STOP, chats};
@@ -13,13 +13,13 @@ use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
 use muse_tests::sim::{Ask, Client, client, ids};
 
-/// Around the ends of pages and of both models' windows (32 and 64, and 16 rows of a block).
+/// Around the ends of KV blocks and of both models' windows (32 and 64, and 16 rows of a block).
 const LENGTHS: [usize; 22] =
     [1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 80, 127, 128, 129, 200, 255, 256, 257, 300, 400];
 
 /// An engine, its requests numbered.
 struct Asked {
-    engine: Loop<Cpu>,
+    engine: EngineCore<Cpu>,
     next: u64,
 }
 
@@ -67,7 +67,7 @@ fn drawn(seed: u64) -> Sampling {
 }
 
 /// Prompts of many lengths, each plain and with four draft lengths; neighbours take turns through
-/// all of 0 to 15. Returns how many guesses were kept.
+/// all of 0 to 15. Returns how many drafts were kept.
 fn check_lengths(
     checkpoint: &Checkpoint,
     text: &[Token],
@@ -107,18 +107,18 @@ fn familiar_text() -> Vec<Token> {
 fn nano_at_all_lengths() -> Result<()> {
     let nano = Checkpoint::nano()?;
     let kept = check_lengths(&nano, &familiar_text(), &Sampling::default(), 20)?;
-    assert!(kept > 200, "{kept} guesses were kept: little was tested");
+    assert!(kept > 200, "{kept} drafts were kept: little was tested");
     Ok(())
 }
 
 #[test]
 fn nano_drawn_at_all_lengths() -> Result<()> {
     let kept = check_lengths(&Checkpoint::nano()?, &familiar_text(), &drawn(11), 20)?;
-    assert!(kept > 100, "{kept} guesses were kept: little was tested");
+    assert!(kept > 100, "{kept} drafts were kept: little was tested");
     Ok(())
 }
 
-/// A random model keeps next to no guess: rejection at every length.
+/// A random model keeps next to no draft: rejection at every length.
 #[test]
 fn tiny_at_all_lengths() -> Result<()> {
     let golden = Golden::open("tiny/golden/text_f32.safetensors");
@@ -147,7 +147,7 @@ fn chats_drawn() -> Result<()> {
     Ok(())
 }
 
-/// `code` keeps blocks of 7, 15, 10 and 15 guesses: every end up to 50 tokens falls somewhere in
+/// `code` keeps blocks of 7, 15, 10 and 15 drafts: every end up to 50 tokens falls somewhere in
 /// one of them.
 #[test]
 fn ends_inside_a_block() -> Result<()> {

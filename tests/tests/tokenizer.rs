@@ -24,17 +24,17 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Vec<Token> {
 fn huggingface_and_gguf_give_the_same_ids() {
     let folder = open(&nano_dir().join("target"));
     let gguf = open(&golden_dir().join("nano/gguf/target.bf16.gguf"));
-    assert_eq!(folder.size(), gguf.size());
-    for id in 0..u32::try_from(folder.size()).unwrap() {
+    assert_eq!(folder.vocab_size(), gguf.vocab_size());
+    for id in 0..u32::try_from(folder.vocab_size()).unwrap() {
         let (mut one, mut other) = (Vec::new(), Vec::new());
         folder.decode(Token(id), &mut one);
         gguf.decode(Token(id), &mut other);
         assert_eq!(one, other, "token {id}");
-        assert_eq!(folder.is_control(Token(id)), gguf.is_control(Token(id)), "token {id}");
-        if folder.is_control(Token(id)) {
+        assert_eq!(folder.is_special(Token(id)), gguf.is_special(Token(id)), "token {id}");
+        if folder.is_special(Token(id)) {
             let mark = String::from_utf8(one).unwrap();
-            assert_eq!(folder.control(&mark), Some(Token(id)));
-            assert_eq!(gguf.control(&mark), Some(Token(id)));
+            assert_eq!(folder.special_token(&mark), Some(Token(id)));
+            assert_eq!(gguf.special_token(&mark), Some(Token(id)));
         }
     }
     let mut texts: Vec<String> = cases::read(&golden_dir().join("atem/cases.jsonl"))

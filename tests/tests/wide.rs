@@ -1,8 +1,8 @@
-//! Random checkpoints of every format: they open, have a tokenizer, and give finite scores.
+//! Random checkpoints of every format: they open, have a tokenizer, and give finite logits.
 
 use muse_atem::Tokenizer;
 use muse_core::Result;
-use muse_core::contract::{KvType, Scores, TextSpec, Token, Tokenizer as _, WeightSource};
+use muse_core::contract::{KvType, LogitsRequest, TextSpec, Token, Tokenizer as _, WeightSource};
 use muse_core::quant::Format;
 use muse_tests::checkpoint::cpu;
 use muse_tests::{run::Pair, wide};
@@ -45,11 +45,11 @@ fn every_format_runs() -> Result<()> {
         }
         let mut pair = Pair::new(cpu(), &checkpoint, None, KvType::F32, &[])?;
         let run = pair.open(&prompt)?;
-        pair.pass(&[(&run, &prompt, Scores::All)])?;
-        let scores = pair.read_scores(prompt.len())?;
-        assert!(scores.iter().all(|score| score.is_finite()), "{format}");
-        let size = scores.iter().map(|score| score * score).sum::<f32>() / scores.len() as f32;
-        assert!((0.01..10.0).contains(&size.sqrt()), "{format}: scores of {}", size.sqrt());
+        pair.pass(&[(&run, &prompt, LogitsRequest::All)])?;
+        let logits = pair.read_scores(prompt.len())?;
+        assert!(logits.iter().all(|score| score.is_finite()), "{format}");
+        let size = logits.iter().map(|score| score * score).sum::<f32>() / logits.len() as f32;
+        assert!((0.01..10.0).contains(&size.sqrt()), "{format}: logits of {}", size.sqrt());
     }
     Ok(())
 }
@@ -71,7 +71,7 @@ fn the_vocabulary_is_sound_at_both_sizes() -> Result<()> {
         assert_eq!(bytes, text.as_bytes());
         assert!(ids.len() < text.len(), "pairs of letters are merged");
         for (mark, at) in [("<|start|>", 22), ("<|message|>", 23), ("<|eom|>", 7)] {
-            assert_eq!(tokenizer.control(mark), Some(Token(first_mark + at)), "{mark}");
+            assert_eq!(tokenizer.special_token(mark), Some(Token(first_mark + at)), "{mark}");
         }
     }
     Ok(())

@@ -6,8 +6,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muse_atem::{TextListener, TokenListener, Tokenizer};
-use muse_core::contract::{Conversation, Heard, Listener, Token, Tokenizer as _, Tool, Vocabulary};
+use muse_atem::{TextOutputParser, TokenOutputParser, Tokenizer};
+use muse_core::contract::{
+    Conversation, OutputParser, ParsedEvent, Token, Tokenizer as _, Tool, Vocabulary,
+};
 
 fn main() {
     let smoke = std::env::args().any(|argument| argument == "--smoke");
@@ -70,14 +72,14 @@ fn encode(text: &str, tokenizer: &Tokenizer) -> Vec<Token> {
     let mut tokens = Vec::new();
     let (header, body) = text.split_once("<|message|>").expect("a header");
     tokenizer.encode(header, &mut tokens);
-    tokens.extend(tokenizer.control("<|message|>"));
+    tokens.extend(tokenizer.special_token("<|message|>"));
     tokenizer.encode(body.strip_suffix("<|eot|>").expect("an end"), &mut tokens);
-    tokens.extend(tokenizer.control("<|eot|>"));
+    tokens.extend(tokenizer.special_token("<|eot|>"));
     tokens
 }
 
 fn hear_text(conversation: &Conversation, text: &str, size: usize) {
-    let mut listener = TextListener::new(conversation, &[]);
+    let mut listener = TextOutputParser::new(conversation, &[]);
     let mut out = Vec::new();
     for part in text.as_bytes().chunks(size) {
         listener.hear_bytes(part, &mut out);
@@ -88,17 +90,17 @@ fn hear_text(conversation: &Conversation, text: &str, size: usize) {
 }
 
 fn hear_tokens(conversation: &Conversation, tokens: &[Token], tokenizer: &Arc<Tokenizer>) {
-    let mut listener = TokenListener::new(conversation, &[], Arc::clone(tokenizer) as Arc<_>);
+    let mut listener = TokenOutputParser::new(conversation, &[], Arc::clone(tokenizer) as Arc<_>);
     let mut out = Vec::new();
     for token in tokens {
-        listener.hear(*token, &mut out);
+        listener.push(*token, &mut out);
         drop_heard(&mut out);
     }
     listener.finish(true, &mut out);
     drop_heard(&mut out);
 }
 
-fn drop_heard(out: &mut Vec<Heard>) {
+fn drop_heard(out: &mut Vec<ParsedEvent>) {
     black_box(&*out);
     out.clear();
 }

@@ -1,6 +1,6 @@
 //! A prompt's pieces to the segments an engine takes.
 
-use muse_core::contract::{Patches, Piece, Segment, Token, Tokenizer};
+use muse_core::contract::{Patches, PromptPart, Segment, Token, Tokenizer};
 use muse_core::{Error, Result};
 
 /// The tokens of a prompt that holds no pictures.
@@ -8,13 +8,13 @@ use muse_core::{Error, Result};
 /// # Errors
 /// [`Error::Unsupported`] when it does hold pictures or videos, [`Error::Corrupt`] when the
 /// vocabulary lacks a mark.
-pub fn encode(pieces: &[Piece], tokenizer: &dyn Tokenizer) -> Result<Vec<Token>> {
+pub fn encode(pieces: &[PromptPart], tokenizer: &dyn Tokenizer) -> Result<Vec<Token>> {
     let mut tokens = Vec::new();
     for piece in pieces {
         match piece {
-            Piece::Text(text) => tokenizer.encode(text, &mut tokens),
-            Piece::Control(mark) => tokens.push(control(mark, tokenizer)?),
-            Piece::Image(_) | Piece::Video(_) => {
+            PromptPart::Text(text) => tokenizer.encode(text, &mut tokens),
+            PromptPart::Special(mark) => tokens.push(special_token(mark, tokenizer)?),
+            PromptPart::Image(_) | PromptPart::Video(_) => {
                 return Err(Error::Unsupported(
                     "the conversation holds pictures or videos, but no vision model is loaded; \
                      load one or send text only"
@@ -33,7 +33,7 @@ pub fn encode(pieces: &[Piece], tokenizer: &dyn Tokenizer) -> Result<Vec<Token>>
 /// [`Error::Invalid`] when a picture is missing, [`Error::Unsupported`] for videos,
 /// [`Error::Corrupt`] when the vocabulary lacks a mark.
 pub fn encode_with_images(
-    pieces: &[Piece],
+    pieces: &[PromptPart],
     images: &[Patches],
     tokenizer: &dyn Tokenizer,
 ) -> Result<Vec<Segment>> {
@@ -41,21 +41,21 @@ pub fn encode_with_images(
     let mut tokens = Vec::new();
     for piece in pieces {
         match piece {
-            Piece::Text(text) => tokenizer.encode(text, &mut tokens),
-            Piece::Control(mark) => tokens.push(control(mark, tokenizer)?),
-            Piece::Image(n) => {
+            PromptPart::Text(text) => tokenizer.encode(text, &mut tokens),
+            PromptPart::Special(mark) => tokens.push(special_token(mark, tokenizer)?),
+            PromptPart::Image(n) => {
                 let patches = images.get(*n).ok_or_else(|| {
                     Error::Invalid(format!(
                         "the conversation has a picture {n}, but only {} pictures came",
                         images.len()
                     ))
                 })?;
-                tokens.push(control("<|image_start|>", tokenizer)?);
+                tokens.push(special_token("<|image_start|>", tokenizer)?);
                 segments.push(Segment::Tokens(std::mem::take(&mut tokens)));
                 segments.push(Segment::Patches(patches.clone()));
-                tokens.push(control("<|image_end|>", tokenizer)?);
+                tokens.push(special_token("<|image_end|>", tokenizer)?);
             }
-            Piece::Video(_) => {
+            PromptPart::Video(_) => {
                 return Err(Error::Unsupported(
                     "videos are not supported; send frames as pictures".to_owned(),
                 ));
@@ -66,8 +66,8 @@ pub fn encode_with_images(
     Ok(segments)
 }
 
-fn control(mark: &str, tokenizer: &dyn Tokenizer) -> Result<Token> {
-    tokenizer.control(mark).ok_or_else(|| {
+fn special_token(mark: &str, tokenizer: &dyn Tokenizer) -> Result<Token> {
+    tokenizer.special_token(mark).ok_or_else(|| {
         Error::Corrupt(format!(
             "the vocabulary has no token {mark}: it is not that of a Muse-Glimmer checkpoint"
         ))

@@ -3,19 +3,19 @@
 //! Also useful alone, to render prompts for another engine and to hear the text it streams:
 //!
 //! ```
-//! use muse_atem::muse_core::{Error, contract::Heard};
-//! use muse_atem::{TextListener, render, request::ChatRequest, to_text};
+//! use muse_atem::muse_core::{Error, contract::ParsedEvent};
+//! use muse_atem::{TextOutputParser, render, request::ChatRequest, to_text};
 //!
 //! let body = br#"{"messages": [{"role": "user", "content": "Is 7 odd?"}]}"#;
 //! let request = ChatRequest::parse(body)?;
 //! let prompt = to_text(&render(&request.conversation)?)?;
 //! assert!(prompt.ends_with("<|start|>user<|message|>Is 7 odd?<|eot|><|start|>assistant"));
 //!
-//! let mut listener = TextListener::new(&request.conversation, &request.stop);
+//! let mut listener = TextOutputParser::new(&request.conversation, &request.stop);
 //! let mut heard = Vec::new();
-//! listener.hear(" to=user<|message|>Yes.<|eot|>", &mut heard);
+//! listener.push(" to=user<|message|>Yes.<|eot|>", &mut heard);
 //! listener.finish(true, &mut heard);
-//! assert_eq!(heard, [Heard::Say("Yes.".to_owned())]);
+//! assert_eq!(heard, [ParsedEvent::Content("Yes.".to_owned())]);
 //! # Ok::<(), Error>(())
 //! ```
 //!
@@ -39,7 +39,7 @@ mod tokenizer;
 pub use constrain::{AnswerRule, Grammars, ThinkingBudget};
 pub use encode::{encode, encode_with_images};
 pub use file::{FileTemplate, template_warning};
-pub use listen::{TextListener, TokenListener};
+pub use listen::{TextOutputParser, TokenOutputParser};
 pub use mark::Mark;
 /// The contracts whose types this crate takes and gives.
 pub use muse_core;

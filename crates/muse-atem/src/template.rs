@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use muse_core::Result;
-use muse_core::contract::{Conversation, Listener, Piece, PromptTemplate, Tokenizer};
+use muse_core::contract::{Conversation, OutputParser, PromptPart, PromptTemplate, Tokenizer};
 
-use crate::listen::TokenListener;
+use crate::listen::TokenOutputParser;
 use crate::render::render;
 
 /// Renders as the published chat template does and hears answers token by token.
@@ -21,11 +21,11 @@ impl Template {
 }
 
 impl PromptTemplate for Template {
-    fn render(&self, conversation: &Conversation) -> Result<Vec<Piece>> {
+    fn render(&self, conversation: &Conversation) -> Result<Vec<PromptPart>> {
         render(conversation)
     }
 
-    fn listener(&self, conversation: &Conversation, stop: &[String]) -> Box<dyn Listener> {
-        Box::new(TokenListener::new(conversation, stop, Arc::clone(&self.tokenizer)))
+    fn output_parser(&self, conversation: &Conversation, stop: &[String]) -> Box<dyn OutputParser> {
+        Box::new(TokenOutputParser::new(conversation, stop, Arc::clone(&self.tokenizer)))
     }
 }

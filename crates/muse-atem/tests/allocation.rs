@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use muse_atem::{TextListener, TokenListener, Tokenizer};
-use muse_core::contract::{Conversation, Heard, Listener, Token, Tokenizer as _, Tool, Vocabulary};
+use muse_atem::{TextOutputParser, TokenOutputParser, Tokenizer};
+use muse_core::contract::{
+    Conversation, OutputParser, ParsedEvent, Token, Tokenizer as _, Tool, Vocabulary,
+};
 use muse_testkit::nano_dir;
 
 /// Allocations of a message whatever its length: what holds its header and name, and the steps in
@@ -52,7 +54,7 @@ fn written() -> Vec<(&'static str, Conversation, Written<'static>)> {
 }
 
 /// Counts the allocations of `hear`, which takes input `i`, and of the events it makes.
-fn check(name: &str, inputs: usize, mut hear: impl FnMut(usize, &mut Vec<Heard>)) {
+fn check(name: &str, inputs: usize, mut hear: impl FnMut(usize, &mut Vec<ParsedEvent>)) {
     let mut out = Vec::with_capacity(64);
     let mut events = 0;
     let counted = allocation_counter::measure(|| {
@@ -60,9 +62,11 @@ fn check(name: &str, inputs: usize, mut hear: impl FnMut(usize, &mut Vec<Heard>)
             hear(i, &mut out);
             for event in out.drain(..) {
                 events += match event {
-                    Heard::Think(_) | Heard::Say(_) | Heard::StopText(_) => 1,
+                    ParsedEvent::Reasoning(_)
+                    | ParsedEvent::Content(_)
+                    | ParsedEvent::StopText(_) => 1,
                     // An id, a name and arguments.
-                    Heard::Call(_) | Heard::CallPart(_) => 3,
+                    ParsedEvent::ToolCall(_) | ParsedEvent::ToolCallDelta(_) => 3,
                 }
             }
         }
@@ -81,8 +85,8 @@ fn text_allocates_what_it_emits() {
     for (name, conversation, Written { header, body }) in &written() {
         for size in [1, 4, 64, 4096] {
             for stop in stops {
-                let mut listener = TextListener::new(conversation, stop);
-                listener.hear(&format!("{header}<|message|>"), &mut Vec::new());
+                let mut listener = TextOutputParser::new(conversation, stop);
+                listener.push(&format!("{header}<|message|>"), &mut Vec::new());
                 let parts: Vec<&[u8]> = body.as_bytes().chunks(size).collect();
                 check(&format!("{name}, parts of {size}"), parts.len(), |i, out| {
                     listener.hear_bytes(parts[i], out);
@@ -97,13 +101,13 @@ fn tokens_allocate_what_they_emit() {
     let json = std::fs::read(nano_dir().join("target/tokenizer.json")).expect("is embedded");
     let nano = Tokenizer::new(Vocabulary::HuggingFace(json)).expect("a tokenizer");
     for (name, conversation, Written { header, body }) in &written() {
-        let mut listener = TokenListener::new(conversation, &[], Arc::clone(&nano) as Arc<_>);
+        let mut listener = TokenOutputParser::new(conversation, &[], Arc::clone(&nano) as Arc<_>);
         let mut tokens = Vec::new();
         nano.encode(header, &mut tokens);
-        tokens.extend(nano.control("<|message|>"));
-        tokens.iter().for_each(|token: &Token| listener.hear(*token, &mut Vec::new()));
+        tokens.extend(nano.special_token("<|message|>"));
+        tokens.iter().for_each(|token: &Token| listener.push(*token, &mut Vec::new()));
         tokens.clear();
         nano.encode(body, &mut tokens);
-        check(name, tokens.len(), |i, out| listener.hear(tokens[i], out));
+        check(name, tokens.len(), |i, out| listener.push(tokens[i], out));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use muse_atem::json::Json;
 use muse_atem::request::{ChatRequest, from_template_arguments};
 use muse_atem::{FileTemplate, Tokenizer, encode, render, spell, template_warning};
-use muse_core::contract::{Piece, PromptTemplate, Tokenizer as _, Vocabulary};
+use muse_core::contract::{PromptPart, PromptTemplate, Tokenizer as _, Vocabulary};
 use muse_testkit::{golden_dir, nano_dir};
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ fn marks_count_only_where_the_template_wrote_them() {
     let pieces = file(NATIVE).render(&conversation).unwrap();
     assert_eq!(pieces, render(&conversation).unwrap());
     let tokens = encode(&pieces, NANO.as_ref()).unwrap();
-    let start = NANO.control("<|start|>").unwrap();
+    let start = NANO.special_token("<|start|>").unwrap();
     assert_eq!(tokens.iter().filter(|token| **token == start).count(), 3);
 }
 
@@ -78,12 +78,12 @@ fn a_template_writes_any_mark_of_the_vocabulary() {
         "{{ bos_token }}<|reserved_special_token_50|><|no such mark|>{{ messages[0].content }}";
     let pieces =
         file(source).render(&conversation(json!([{"role": "user", "content": "x"}]))).unwrap();
-    let text = |text: &str| Piece::Text(text.to_owned());
+    let text = |text: &str| PromptPart::Text(text.to_owned());
     assert_eq!(
         pieces,
         [
-            Piece::Control("<|begin_of_text|>"),
-            Piece::Control("<|reserved_special_token_50|>"),
+            PromptPart::Special("<|begin_of_text|>"),
+            PromptPart::Special("<|reserved_special_token_50|>"),
             text("<|no such mark|>x"),
         ]
     );

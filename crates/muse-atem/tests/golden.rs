@@ -6,7 +6,7 @@ use std::sync::Arc;
 use muse_atem::json::Json;
 use muse_atem::request::from_template_arguments;
 use muse_atem::{Template, Tokenizer, encode, render, spell};
-use muse_core::contract::{Channel, Heard, Piece, PromptTemplate, Token, Vocabulary};
+use muse_core::contract::{Channel, ParsedEvent, PromptPart, PromptTemplate, Token, Vocabulary};
 use muse_core::contract::{Conversation, Tokenizer as _};
 use muse_testkit::{golden_dir, nano_dir};
 use serde_json::{Value, json};
@@ -71,21 +71,21 @@ fn completions_are_heard_whole() {
     let (tokenizer, goldens) = (nano(), goldens());
     let template = Template::new(tokenizer.clone() as Arc<_>);
     for (name, conversation, golden) in prompts(&goldens) {
-        let mut listener = template.listener(&conversation, &[]);
+        let mut listener = template.output_parser(&conversation, &[]);
         let mut out = Vec::new();
         let mut thought = 0;
         for token in ids(&golden["f32"]["ids"]) {
-            listener.hear(token, &mut out);
-            thought += usize::from(listener.channel() == Channel::Think);
+            listener.push(token, &mut out);
+            thought += usize::from(listener.channel() == Channel::Reasoning);
         }
         listener.finish(true, &mut out);
         // Written as its own history, the answer must give the completion's text again.
         let mut answer = json!({"role": "assistant", "content": ""});
         for heard in out {
             match heard {
-                Heard::Think(text) => append(&mut answer["reasoning_content"], &text),
-                Heard::Say(text) => append(&mut answer["content"], &text),
-                Heard::Call(call) => {
+                ParsedEvent::Reasoning(text) => append(&mut answer["reasoning_content"], &text),
+                ParsedEvent::Content(text) => append(&mut answer["content"], &text),
+                ParsedEvent::ToolCall(call) => {
                     let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
                     let function = json!({"name": call.name, "arguments": arguments});
                     let call = json!({"id": call.id, "function": function});
@@ -94,8 +94,10 @@ fn completions_are_heard_whole() {
                         None => answer["tool_calls"] = json!([call]),
                     }
                 }
-                Heard::CallPart(part) => panic!("{name}: no parts were asked for: {part:?}"),
-                Heard::StopText(stop) => panic!("{name}: no stop text was set, met {stop:?}"),
+                ParsedEvent::ToolCallDelta(part) => {
+                    panic!("{name}: no parts were asked for: {part:?}")
+                }
+                ParsedEvent::StopText(stop) => panic!("{name}: no stop text was set, met {stop:?}"),
             }
         }
         assert_eq!(thought > 0, answer["reasoning_content"].is_string(), "{name}");
@@ -122,7 +124,7 @@ fn tokenizer_stop_006_text_cannot_forge_a_turn() {
     let pieces = render(&request.conversation).unwrap();
     let tokens = encode(&pieces, tokenizer.as_ref()).unwrap();
     let count = |mark: &str| {
-        let mark = tokenizer.control(mark).unwrap();
+        let mark = tokenizer.special_token(mark).unwrap();
         tokens.iter().filter(|token| **token == mark).count()
     };
     assert_eq!(count("<|start|>"), 3, "system, user and the assistant's header");
@@ -141,7 +143,7 @@ fn any_text_encodes_to_its_own_bytes() {
     {
         let mut tokens = Vec::new();
         tokenizer.encode(text, &mut tokens);
-        assert!(tokens.iter().all(|token| !tokenizer.is_control(*token)));
+        assert!(tokens.iter().all(|token| !tokenizer.is_special(*token)));
         let mut bytes = Vec::new();
         tokens.iter().for_each(|token| tokenizer.decode(*token, &mut bytes));
         assert_eq!(String::from_utf8(bytes).unwrap(), text);
@@ -180,7 +182,7 @@ fn media_take_their_place_and_need_a_vision_model() {
     let request = muse_atem::request::ChatRequest::parse(body.to_string().as_bytes()).unwrap();
     assert_eq!(request.media[0].path, "messages[0].content[1].image_url.url");
     let pieces = render(&request.conversation).unwrap();
-    assert!(pieces.contains(&Piece::Image(0)));
+    assert!(pieces.contains(&PromptPart::Image(0)));
     let error = encode(&pieces, nano().as_ref()).unwrap_err().to_string();
     assert!(error.contains("no vision model is loaded"), "{error}");
 }

@@ -4,9 +4,10 @@
 use std::sync::{Arc, LazyLock};
 
 use muse_atem::json::Json;
-use muse_atem::{Mark, TextListener, TokenListener, Tokenizer, render_history, spell};
+use muse_atem::{Mark, TextOutputParser, TokenOutputParser, Tokenizer, render_history, spell};
 use muse_core::contract::{
-    Conversation, Heard, Listener, Part, Piece, Token, Tool, ToolCall, Turn, Vocabulary,
+    Conversation, Message, OutputParser, ParsedEvent, Part, PromptPart, Token, Tool, ToolCall,
+    Vocabulary,
 };
 use muse_testkit::nano_dir;
 use proptest::prelude::*;
@@ -93,11 +94,11 @@ fn call() -> impl Strategy<Value = ToolCall> {
 }
 
 /// A turn as it would stand in a history.
-fn turn() -> impl Strategy<Value = Turn> {
+fn turn() -> impl Strategy<Value = Message> {
     let answer = prose().prop_map(|text| (vec![Part::Text(text)], Vec::new()));
     let calls = prop::collection::vec(call(), 1..3).prop_map(|calls| (Vec::new(), calls));
     (prop::option::of(prose()), prop_oneof![answer, calls]).prop_map(
-        |(reasoning, (content, calls))| Turn::Assistant {
+        |(reasoning, (content, calls))| Message::Assistant {
             reasoning,
             content,
             calls,
@@ -108,19 +109,19 @@ fn turn() -> impl Strategy<Value = Turn> {
 }
 
 /// What the model wrote to make `turn`: the pieces behind the generation prompt.
-fn written(turn: &Turn) -> Vec<Piece> {
+fn written(turn: &Message) -> Vec<PromptPart> {
     let mut pieces = rendered(turn);
-    assert_eq!(pieces.remove(0), Piece::Control("<|start|>"));
+    assert_eq!(pieces.remove(0), PromptPart::Special("<|start|>"));
     match &mut pieces[0] {
-        Piece::Text(text) => *text = text.strip_prefix("assistant").unwrap().to_owned(),
+        PromptPart::Text(text) => *text = text.strip_prefix("assistant").unwrap().to_owned(),
         other => panic!("the header begins with {other:?}"),
     }
     pieces
 }
 
-fn rendered(turn: &Turn) -> Vec<Piece> {
-    let system = Turn::System(vec![Part::Text("S".to_owned())]);
-    let history = |turns| Conversation { turns, tools: tools(), ..Conversation::default() };
+fn rendered(turn: &Message) -> Vec<PromptPart> {
+    let system = Message::System(vec![Part::Text("S".to_owned())]);
+    let history = |messages| Conversation { messages, tools: tools(), ..Conversation::default() };
     let before = render_history(&history(vec![system.clone()])).unwrap();
     let mut pieces = render_history(&history(vec![system, turn.clone()])).unwrap();
     pieces.drain(..before.len());
@@ -128,17 +129,19 @@ fn rendered(turn: &Turn) -> Vec<Piece> {
 }
 
 /// What was heard, joined, as the turn it makes.
-fn heard_turn(heard: &[Heard]) -> Turn {
+fn heard_turn(heard: &[ParsedEvent]) -> Message {
     let (mut reasoning, mut content, mut calls) = (String::new(), String::new(), Vec::new());
     for event in heard {
         match event {
-            Heard::Think(text) => reasoning.push_str(text),
-            Heard::Say(text) => content.push_str(text),
-            Heard::Call(call) => calls.push(ToolCall { id: String::new(), ..call.clone() }),
+            ParsedEvent::Reasoning(text) => reasoning.push_str(text),
+            ParsedEvent::Content(text) => content.push_str(text),
+            ParsedEvent::ToolCall(call) => {
+                calls.push(ToolCall { id: String::new(), ..call.clone() })
+            }
             other => panic!("heard {other:?}"),
         }
     }
-    Turn::Assistant {
+    Message::Assistant {
         reasoning: (!reasoning.is_empty()).then_some(reasoning),
         content: if content.is_empty() { Vec::new() } else { vec![Part::Text(content)] },
         calls,
@@ -147,9 +150,9 @@ fn heard_turn(heard: &[Heard]) -> Turn {
     }
 }
 
-fn hear_text<'a>(parts: impl IntoIterator<Item = &'a [u8]>, complete: bool) -> Vec<Heard> {
+fn hear_text<'a>(parts: impl IntoIterator<Item = &'a [u8]>, complete: bool) -> Vec<ParsedEvent> {
     let conversation = Conversation { tools: tools(), ..Conversation::default() };
-    let mut listener = TextListener::new(&conversation, &[]);
+    let mut listener = TextOutputParser::new(&conversation, &[]);
     let mut out = Vec::new();
     for part in parts {
         listener.hear_bytes(part, &mut out);
@@ -158,25 +161,25 @@ fn hear_text<'a>(parts: impl IntoIterator<Item = &'a [u8]>, complete: bool) -> V
     out
 }
 
-fn hear_tokens(pieces: &[Piece]) -> Vec<Heard> {
+fn hear_tokens(pieces: &[PromptPart]) -> Vec<ParsedEvent> {
     let conversation = Conversation { tools: tools(), ..Conversation::default() };
-    let mut listener = TokenListener::new(&conversation, &[], NANO.clone() as Arc<_>);
+    let mut listener = TokenOutputParser::new(&conversation, &[], NANO.clone() as Arc<_>);
     let mut out = Vec::new();
     for token in tokens(pieces) {
-        listener.hear(token, &mut out);
+        listener.push(token, &mut out);
     }
     listener.finish(true, &mut out);
     out
 }
 
-fn tokens(pieces: &[Piece]) -> Vec<Token> {
+fn tokens(pieces: &[PromptPart]) -> Vec<Token> {
     muse_atem::encode(pieces, NANO.as_ref()).unwrap()
 }
 
 /// Whether a delta shows a mark or a header.
-fn shows_framing(heard: &[Heard]) -> bool {
+fn shows_framing(heard: &[ParsedEvent]) -> bool {
     heard.iter().any(|event| match event {
-        Heard::Think(text) | Heard::Say(text) => {
+        ParsedEvent::Reasoning(text) | ParsedEvent::Content(text) => {
             Mark::ALL.iter().any(|mark| text.contains(mark.text())) || text.contains("to=self")
         }
         _ => false,
@@ -243,7 +246,7 @@ proptest! {
         let text = spell(&written(&turn));
         let whole = heard_turn(&hear_text([text.as_bytes()], true));
         let cut = heard_turn(&hear_text([&text.as_bytes()[..cut.index(text.len() + 1)]], false));
-        let (Turn::Assistant { calls: all, .. }, Turn::Assistant { calls: some, .. }) = (&whole, &cut)
+        let (Message::Assistant { calls: all, .. }, Message::Assistant { calls: some, .. }) = (&whole, &cut)
         else { unreachable!() };
         // A cut answer holds the first calls of the whole one, and never half of one.
         prop_assert_eq!(&all[..some.len()], &some[..]);

@@ -3,7 +3,7 @@
 
 use muse_atem::request::ChatRequest;
 use muse_atem::{render, spell, to_text};
-use muse_core::contract::{Conversation, ToolCall, Turn};
+use muse_core::contract::{Conversation, Message, ToolCall};
 use serde_json::{Value, json};
 
 /// A request of one user message with `more` in it.
@@ -100,14 +100,14 @@ fn no_arguments_are_no_parameters_however_they_are_sent() {
     let prompt = |arguments: &str| {
         let call =
             ToolCall { id: String::new(), name: "t".to_owned(), arguments: arguments.to_owned() };
-        let turn = Turn::Assistant {
+        let turn = Message::Assistant {
             reasoning: None,
             content: Vec::new(),
             calls: vec![call],
             recipient: None,
             end_turn: None,
         };
-        render(&Conversation { turns: vec![turn], ..Conversation::default() })
+        render(&Conversation { messages: vec![turn], ..Conversation::default() })
     };
     let none = spell(&prompt("{}").unwrap());
     assert!(none.contains("<atem:invoke name=\"t\">\n</atem:invoke>"), "{none}");

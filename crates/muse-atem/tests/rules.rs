@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use muse_atem::{TextListener, TokenListener, Tokenizer};
+use muse_atem::{TextOutputParser, TokenOutputParser, Tokenizer};
 use muse_core::contract::{
-    Channel, Conversation, Heard, Listener, Piece, Token, Tokenizer as _, Tool, Vocabulary,
+    Channel, Conversation, OutputParser, ParsedEvent, PromptPart, Token, Tokenizer as _, Tool,
+    Vocabulary,
 };
 use muse_testkit::nano_dir;
 
@@ -31,22 +32,24 @@ fn conversation() -> Conversation {
 }
 
 /// Reasoning, content, calls as `name{arguments}`; parts between bars.
-fn summary(heard: &[Heard]) -> String {
+fn summary(heard: &[ParsedEvent]) -> String {
     let (mut reasoning, mut content, mut calls) = (String::new(), String::new(), String::new());
     for event in heard {
         match event {
-            Heard::Think(text) => reasoning.push_str(text),
-            Heard::Say(text) => content.push_str(text),
-            Heard::Call(call) => calls.push_str(&format!("{}{}", call.name, call.arguments)),
-            Heard::CallPart(_) => {}
-            Heard::StopText(stop) => content.push_str(&format!("[stop {stop}]")),
+            ParsedEvent::Reasoning(text) => reasoning.push_str(text),
+            ParsedEvent::Content(text) => content.push_str(text),
+            ParsedEvent::ToolCall(call) => {
+                calls.push_str(&format!("{}{}", call.name, call.arguments))
+            }
+            ParsedEvent::ToolCallDelta(_) => {}
+            ParsedEvent::StopText(stop) => content.push_str(&format!("[stop {stop}]")),
         }
     }
     format!("{reasoning}|{content}|{calls}")
 }
 
 fn hear_with(conversation: &Conversation, text: &str, complete: bool, stop: &[String]) -> String {
-    let mut listener = TextListener::new(conversation, stop);
+    let mut listener = TextOutputParser::new(conversation, stop);
     let mut out = Vec::new();
     text.as_bytes().chunks(3).for_each(|part| listener.hear_bytes(part, &mut out));
     listener.finish(complete, &mut out);
@@ -78,9 +81,9 @@ fn tokens(text: &str) -> Vec<Token> {
 
 #[track_caller]
 fn check_tokens(text: &str, complete: bool, expect: &str) {
-    let mut listener = TokenListener::new(&conversation(), &[], NANO.clone() as Arc<_>);
+    let mut listener = TokenOutputParser::new(&conversation(), &[], NANO.clone() as Arc<_>);
     let mut out = Vec::new();
-    tokens(text).into_iter().for_each(|token| listener.hear(token, &mut out));
+    tokens(text).into_iter().for_each(|token| listener.push(token, &mut out));
     listener.finish(complete, &mut out);
     assert_eq!(summary(&out), expect, "{text}");
 }
@@ -287,10 +290,10 @@ fn r16_cut_answers() {
 
 #[test]
 fn r17_letters_over_tokens() {
-    let mut listener = TextListener::new(&conversation(), &[]);
+    let mut listener = TextOutputParser::new(&conversation(), &[]);
     let mut out = Vec::new();
     listener.hear_bytes(b" to=user<|message|>a\xf0\x9f", &mut out);
-    listener.hear("b", &mut out);
+    listener.push("b", &mut out);
     listener.hear_bytes(b"\xff\xe6\x97", &mut out);
     listener.finish(true, &mut out);
     assert_eq!(summary(&out), "|a\u{fffd}b\u{fffd}\u{fffd}|");
@@ -316,11 +319,11 @@ fn r23_stop_texts_match_what_is_seen() {
 #[test]
 fn metrics_usage_001_reasoning_tokens_are_counted() {
     let text = " to=self{23}one two three four five{7}{22}assistant to=user{23}a b c{8}";
-    let mut listener = TokenListener::new(&conversation(), &[], NANO.clone() as Arc<_>);
+    let mut listener = TokenOutputParser::new(&conversation(), &[], NANO.clone() as Arc<_>);
     let mut channels = Vec::new();
     let mut out = Vec::new();
     for token in tokens(text) {
-        listener.hear(token, &mut out);
+        listener.push(token, &mut out);
         channels.push(listener.channel());
     }
     let between = |from: &str, to: &str| {
@@ -328,14 +331,15 @@ fn metrics_usage_001_reasoning_tokens_are_counted() {
         tokens(&text[start..text.find(to).unwrap()]).len()
     };
     let of = |channel: Channel| channels.iter().filter(|found| **found == channel).count();
-    assert_eq!(of(Channel::Think), between("one", "{7}"));
-    assert_eq!(of(Channel::Say), between("a b", "{8}"));
+    assert_eq!(of(Channel::Reasoning), between("one", "{7}"));
+    assert_eq!(of(Channel::Content), between("a b", "{8}"));
 }
 
 #[test]
 fn a_committed_header_begins_inside_the_body() {
-    let tail = vec![Piece::Text(" to=count".to_owned()), Piece::Control("<|message|>")];
-    let named = Conversation { tail, ..conversation() };
+    let answer_prefix =
+        vec![PromptPart::Text(" to=count".to_owned()), PromptPart::Special("<|message|>")];
+    let named = Conversation { answer_prefix, ..conversation() };
     assert_eq!(hear_with(&named, &(count(3) + "<|eot|>"), true, &[]), "||count{\"n\":3}");
 }
 
@@ -344,10 +348,10 @@ fn call_ids_are_unique() {
     let text = format!(" to=count<|message|>{}<|eot|>", count(1));
     let mut ids = std::collections::HashSet::new();
     for _ in 0..1000 {
-        let mut listener = TextListener::new(&conversation(), &[]);
+        let mut listener = TextOutputParser::new(&conversation(), &[]);
         let mut out = Vec::new();
-        listener.hear(&text, &mut out);
-        let Heard::Call(call) = &out[0] else { panic!("{out:?}") };
+        listener.push(&text, &mut out);
+        let ParsedEvent::ToolCall(call) = &out[0] else { panic!("{out:?}") };
         assert!(ids.insert(call.id.clone()), "{} came twice", call.id);
     }
 }
@@ -358,18 +362,20 @@ type Calls = Vec<(String, String)>;
 /// Hears growing calls in parts of `size` bytes: the parts of each call, and the whole ones.
 fn grown(text: &str, size: usize, complete: bool) -> (Calls, Calls) {
     let growing = Conversation { growing_calls: true, ..conversation() };
-    let mut listener = TextListener::new(&growing, &[]);
+    let mut listener = TextOutputParser::new(&growing, &[]);
     let (mut parts, mut whole) = (Calls::new(), Calls::new());
     let mut out = Vec::new();
     text.as_bytes().chunks(size).for_each(|part| listener.hear_bytes(part, &mut out));
     listener.finish(complete, &mut out);
     for event in out {
         match event {
-            Heard::CallPart(part) => match parts.iter_mut().find(|(id, _)| *id == part.id) {
-                Some((_, joined)) => joined.push_str(&part.arguments),
-                None => parts.push((part.id, part.arguments)),
-            },
-            Heard::Call(call) => whole.push((call.id, call.arguments)),
+            ParsedEvent::ToolCallDelta(part) => {
+                match parts.iter_mut().find(|(id, _)| *id == part.id) {
+                    Some((_, joined)) => joined.push_str(&part.arguments),
+                    None => parts.push((part.id, part.arguments)),
+                }
+            }
+            ParsedEvent::ToolCall(call) => whole.push((call.id, call.arguments)),
             _ => {}
         }
     }

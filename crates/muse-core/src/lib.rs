@@ -8,6 +8,7 @@
 pub mod contract;
 pub mod engine;
 mod error;
+pub mod hash;
 pub mod model;
 pub mod quant;
 pub mod sampler;

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use muse_core::contract::{
-    Attention, Backend, KvShape, KvType, Mask, PAGE_TOKENS, PageGroup, PageTable, Place,
+    Attention, Backend, BlockTable, KV_BLOCK_SIZE, KvGroup, KvShape, KvType, Mask, SeqSlice,
 };
 use muse_cpu::{Cpu, CpuOptions, Isa, Peaks};
 
@@ -51,26 +51,26 @@ fn report(kind: KvType, depth: usize, rows: usize, threads: usize, seconds: f64,
 /// Seconds of a call: the best of some, since other work only ever adds.
 fn seconds(kind: KvType, depth: usize, rows: usize, threads: usize, time: u64) -> f64 {
     let cpu = Cpu::with_isa(CpuOptions { threads: Some(threads) }, Isa::best()).expect("threads");
-    let pages: Vec<u32> = (0..depth.div_ceil(PAGE_TOKENS) as u32).collect();
+    let pages: Vec<u32> = (0..depth.div_ceil(KV_BLOCK_SIZE) as u32).collect();
     let shape = KvShape {
-        group: PageGroup::Full,
-        pages: pages.len(),
+        group: KvGroup::Full,
+        blocks: pages.len(),
         kv_heads: KV_HEADS,
         head_dim: HEAD_DIM,
         kind,
     };
     let mut kv = cpu.alloc_kv(shape).expect("memory");
-    let table = PageTable { full: &pages, window: &[], window_base: 0 };
+    let table = BlockTable { full: &pages, window: &[], window_base: 0 };
     fill(&cpu, &mut kv, table, depth);
     let (mut q, mut out) = (alloc(&cpu, rows), alloc(&cpu, rows));
     cpu.write(&mut q, 0, &values(rows * HEADS * HEAD_DIM)).expect("rows");
-    let places = [Place { start: (depth - rows) as u32, rows, pages: table }];
+    let slices = [SeqSlice { start: (depth - rows) as u32, len: rows, blocks: table }];
     let mask = Mask::Causal { window: None };
     let attention = Attention { heads: HEADS, head_dim: HEAD_DIM, scale: 0.1, mask };
     let (started, mut best) = (Instant::now(), f64::INFINITY);
     loop {
         let round = Instant::now();
-        cpu.attend(&q, &kv, &places, &attention, &mut out).expect("attend");
+        cpu.attend(&q, &kv, &slices, &attention, &mut out).expect("attend");
         best = best.min(round.elapsed().as_secs_f64());
         if started.elapsed() >= Duration::from_millis(time) {
             return best;
@@ -83,14 +83,14 @@ fn alloc(cpu: &Cpu, rows: usize) -> <Cpu as Backend>::Buf {
 }
 
 /// Writes every key and value, so that no two pages are the same memory.
-fn fill(cpu: &Cpu, kv: &mut <Cpu as Backend>::Kv, pages: PageTable<'_>, depth: usize) {
+fn fill(cpu: &Cpu, kv: &mut <Cpu as Backend>::Kv, pages: BlockTable<'_>, depth: usize) {
     let width = KV_HEADS * HEAD_DIM;
-    let mut rows = cpu.alloc(PAGE_TOKENS, width).expect("memory");
-    cpu.write(&mut rows, 0, &values(PAGE_TOKENS * width)).expect("rows");
-    for start in (0..depth as u32).step_by(PAGE_TOKENS) {
-        let rows_here = PAGE_TOKENS.min(depth - start as usize);
-        let place = Place { start, rows: rows_here, pages };
-        cpu.write_kv(kv, &[place], &rows, &rows).expect("pages");
+    let mut rows = cpu.alloc(KV_BLOCK_SIZE, width).expect("memory");
+    cpu.write(&mut rows, 0, &values(KV_BLOCK_SIZE * width)).expect("rows");
+    for start in (0..depth as u32).step_by(KV_BLOCK_SIZE) {
+        let rows_here = KV_BLOCK_SIZE.min(depth - start as usize);
+        let slice = SeqSlice { start, len: rows_here, blocks: pages };
+        cpu.write_kv(kv, &[slice], &rows, &rows).expect("pages");
     }
 }
 

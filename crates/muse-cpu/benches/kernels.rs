@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use muse_core::contract::{
-    Attention, Backend, KvShape, KvType, Mask, PageGroup, PageTable, Place, Rope, WeightView,
+    Attention, Backend, BlockTable, KvGroup, KvShape, KvType, Mask, Rope, SeqSlice, WeightView,
 };
 use muse_core::quant::Format;
 use muse_cpu::kernels::{elementwise, linear, mix, norm, rope, softmax};
@@ -184,8 +184,8 @@ impl NanoStep {
         };
         let layer = |_| {
             let shape = KvShape {
-                group: PageGroup::Full,
-                pages: 4,
+                group: KvGroup::Full,
+                blocks: 4,
                 kv_heads: KV_WIDTH / HEAD_DIM,
                 head_dim: HEAD_DIM,
                 kind: KvType::Bf16,
@@ -217,8 +217,8 @@ impl NanoStep {
     fn run(&mut self, position: u32) -> muse_core::Result<()> {
         let Self { cpu, layers, head, norm, head_norm, bufs } = self;
         let Bufs { x, h, o, q, k, v, gate, ffn, up, scores } = bufs;
-        let pages = PageTable { full: &[0, 1, 2, 3], window: &[], window_base: 0 };
-        let places = [Place { start: position, rows: 1, pages }];
+        let pages = BlockTable { full: &[0, 1, 2, 3], window: &[], window_base: 0 };
+        let slices = [SeqSlice { start: position, len: 1, blocks: pages }];
         let rope = Rope { head_dim: HEAD_DIM, theta: 500_000.0 };
         for (i, Layer { weights, kv }) in layers.iter_mut().enumerate() {
             let [wq, wk, wv, wg, wo, w_gate, w_up, w_down] = &*weights;
@@ -230,11 +230,11 @@ impl NanoStep {
             cpu.head_norm(q, 1, head_norm, NORM_EPS)?;
             cpu.head_norm(k, 1, head_norm, NORM_EPS)?;
             if window.is_some() {
-                cpu.rope(q, &places, &rope)?;
-                cpu.rope(k, &places, &rope)?;
+                cpu.rope(q, &slices, &rope)?;
+                cpu.rope(k, &slices, &rope)?;
             }
-            cpu.write_kv(kv, &places, k, v)?;
-            cpu.attend(q, kv, &places, &attention, o)?;
+            cpu.write_kv(kv, &slices, k, v)?;
+            cpu.attend(q, kv, &slices, &attention, o)?;
             cpu.gate(o, 1, gate)?;
             cpu.linear(o, 1, &mut [(wo, h)])?;
             cpu.rms_norm(h, 1, Some(norm), NORM_EPS, o)?;
@@ -248,7 +248,7 @@ impl NanoStep {
         }
         cpu.rms_norm(x, 1, Some(norm), NORM_EPS, h)?;
         cpu.linear(h, 1, &mut [(head, scores)])?;
-        cpu.scale_cap(scores, 1, 0.5, Some(20.0))
+        cpu.scale_softcap(scores, 1, 0.5, Some(20.0))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use muse_core::contract::{Attention, PAGE_TOKENS, Place};
+use muse_core::contract::{Attention, KV_BLOCK_SIZE, SeqSlice};
 
 use crate::kernels::Kernels;
 use crate::kernels::softmax::Running;
@@ -26,13 +26,13 @@ pub(crate) struct Attend<'a> {
     pub(crate) kernels: &'a Kernels,
     pub(crate) kv: &'a Kv,
     pub(crate) attention: &'a Attention,
-    pub(crate) places: &'a [Place<'a>],
+    pub(crate) slices: &'a [SeqSlice<'a>],
     pub(crate) q: &'a [f32],
 }
 
 /// Up to [`BLOCK`] rows of a place.
 struct Block<'a> {
-    place: &'a Place<'a>,
+    slice: &'a SeqSlice<'a>,
     /// Position of the first.
     position: u32,
     /// Number of the first among the rows of all places.
@@ -46,7 +46,7 @@ impl Attend<'_> {
         let (kv_heads, width) = (self.kv.shape().kv_heads, self.width());
         let tasks = pool.map_or(1, |pool| TASKS * pool.threads());
         let most = (self.q.len() / width * kv_heads / tasks).clamp(1, BLOCK);
-        let blocks: usize = self.places.iter().map(|place| place.rows.div_ceil(most)).sum();
+        let blocks: usize = self.slices.iter().map(|slice| slice.len.div_ceil(most)).sum();
         let group = self.attention.heads / kv_heads;
         let heads = share(group, blocks * kv_heads, pool.map_or(1, Pool::threads));
         let shares = group.div_ceil(heads);
@@ -69,22 +69,22 @@ impl Attend<'_> {
 
     fn block(&self, mut index: usize, most: usize) -> Block<'_> {
         let mut row = 0;
-        for place in self.places {
-            let blocks = place.rows.div_ceil(most);
+        for slice in self.slices {
+            let blocks = slice.len.div_ceil(most);
             if index < blocks {
                 let first = index * most;
-                let position = place.start + first as u32;
+                let position = slice.start + first as u32;
                 return Block {
-                    place,
+                    slice,
                     position,
                     row: row + first,
-                    rows: most.min(place.rows - first),
+                    rows: most.min(slice.len - first),
                 };
             }
             index -= blocks;
-            row += place.rows;
+            row += slice.len;
         }
-        unreachable!("a block of these places")
+        unreachable!("a block of these slices")
     }
 
     /// The rows of a block with query heads of a K/V head.
@@ -96,8 +96,8 @@ impl Attend<'_> {
         out: &Matrix<'_, f32>,
     ) {
         let Attention { head_dim, mask, .. } = *self.attention;
-        let page = PAGE_TOKENS as u32;
-        let seen = |r: usize| mask.visible(block.place, block.position + r as u32);
+        let page = KV_BLOCK_SIZE as u32;
+        let seen = |r: usize| mask.visible(block.slice, block.position + r as u32);
         for first in query_heads.clone().step_by(HEADS) {
             let (col, heads) = (first * head_dim, HEADS.min(query_heads.end - first));
             let mut running = [[Running::START; HEADS]; BLOCK];
@@ -113,7 +113,7 @@ impl Attend<'_> {
                     let seen = seen(r);
                     let keys = seen.start.max(index * page)..seen.end.min((index + 1) * page);
                     if !keys.is_empty() {
-                        self.page(block.place, kv_head, keys, q(r), &mut running[..heads], out(r));
+                        self.page(block.slice, kv_head, keys, q(r), &mut running[..heads], out(r));
                     }
                 }
             }
@@ -128,7 +128,7 @@ impl Attend<'_> {
     /// Takes positions `keys` of a page into the sums of a row; `q` and `out` `[heads, head_dim]`.
     fn page(
         &self,
-        place: &Place<'_>,
+        slice: &SeqSlice<'_>,
         kv_head: usize,
         keys: Range<u32>,
         q: &[f32],
@@ -136,14 +136,14 @@ impl Attend<'_> {
         out: &mut [f32],
     ) {
         let (kernels, kv, dim) = (self.kernels, self.kv, self.attention.head_dim);
-        let (number, first) = place.pages.slot(kv.shape().group, keys.start);
+        let (number, first) = slice.blocks.slot(kv.shape().group, keys.start);
         let (heads, rows, scale) = (running.len(), first..first + keys.len(), self.attention.scale);
-        let mut scores = [0.0; HEADS * PAGE_TOKENS];
+        let mut scores = [0.0; HEADS * KV_BLOCK_SIZE];
         if let Some(pairs) = kernels.pairs.filter(|_| kv.in_pairs()) {
             let (k, v) = kv.head(number, kv_head);
-            let scores = &mut scores[..heads * PAGE_TOKENS];
+            let scores = &mut scores[..heads * KV_BLOCK_SIZE];
             (pairs.scores)(q, k, dim, v, scores);
-            let next = self.next_keys(place, keys.end, kv_head).unwrap_or(k);
+            let next = self.next_keys(slice, keys.end, kv_head).unwrap_or(k);
             return (pairs.values)(scores, v, rows, scale, running, next, out);
         }
         let (k, v) = kv.rows(number, kv_head, rows);
@@ -158,9 +158,9 @@ impl Attend<'_> {
     }
 
     /// The keys of the page that begins at `position`, if it is one of the place.
-    fn next_keys(&self, place: &Place<'_>, position: u32, kv_head: usize) -> Option<&[u8]> {
-        let (pages, base) = place.pages.group(self.kv.shape().group);
-        let number = pages.get((position - base) as usize / PAGE_TOKENS)?;
+    fn next_keys(&self, slice: &SeqSlice<'_>, position: u32, kv_head: usize) -> Option<&[u8]> {
+        let (pages, base) = slice.blocks.group(self.kv.shape().group);
+        let number = pages.get((position - base) as usize / KV_BLOCK_SIZE)?;
         Some(self.kv.head(*number, kv_head).0)
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::thread::available_parallelism;
 
 use muse_core::contract::{
-    Attention, Backend, KvShape, PageCopy, PickRow, Picked, Place, Rope, Token, WeightView,
+    Attention, Backend, BlockCopy, KvShape, Rope, SampleRow, Sampled, SeqSlice, Token, WeightView,
 };
 use muse_core::quant::Format;
 use muse_core::{Error, Result, sampler};
@@ -170,18 +170,18 @@ impl Backend for Cpu {
         Kv::zeroed(shape, self.kernels.pairs.is_some() && !self.exact)
     }
 
-    fn copy_pages(&self, kv: &mut Kv, copies: &[PageCopy]) -> Result<()> {
+    fn copy_blocks(&self, kv: &mut Kv, copies: &[BlockCopy]) -> Result<()> {
         let group = kv.shape().group;
         copies.iter().filter(|copy| copy.group == group).for_each(|copy| kv.copy(copy));
         Ok(())
     }
 
-    fn save_page(&self, kv: &Kv, page: u32, out: &mut Vec<u8>) -> Result<()> {
+    fn save_block(&self, kv: &Kv, page: u32, out: &mut Vec<u8>) -> Result<()> {
         kv.save(page, out);
         Ok(())
     }
 
-    fn load_page(&self, kv: &mut Kv, page: u32, bytes: &mut &[u8]) -> Result<()> {
+    fn load_block(&self, kv: &mut Kv, page: u32, bytes: &mut &[u8]) -> Result<()> {
         kv.load(page, bytes)
     }
 
@@ -232,27 +232,27 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn rope(&self, x: &mut Buf, places: &[Place<'_>], rope: &Rope) -> Result<()> {
+    fn rope(&self, x: &mut Buf, slices: &[SeqSlice<'_>], rope: &Rope) -> Result<()> {
         let (width, dim) = (x.cols(), rope.head_dim);
         assert!(dim.is_multiple_of(2), "a head of {dim} has pairs");
         assert!(width.is_multiple_of(dim), "{width} columns are heads of {dim}");
         let frequencies = self.rotary.frequencies(rope);
-        self.by_row(x.rows_mut(0..Place::total_rows(places)), width, |row, x| {
-            let (_, position) = locate(places, row);
+        self.by_row(x.rows_mut(0..SeqSlice::total_len(slices)), width, |row, x| {
+            let (_, position) = locate(slices, row);
             (self.kernels.rotate)(x, position as f32, frequencies);
         });
         Ok(())
     }
 
-    fn write_kv(&self, kv: &mut Kv, places: &[Place<'_>], k: &Buf, v: &Buf) -> Result<()> {
+    fn write_kv(&self, kv: &mut Kv, slices: &[SeqSlice<'_>], k: &Buf, v: &Buf) -> Result<()> {
         let shape = kv.shape();
         let (dim, width) = (shape.head_dim, shape.kv_heads * shape.head_dim);
         assert_eq!((k.cols(), v.cols()), (width, width), "widths of K and V rows");
-        let rows = Place::total_rows(places);
+        let rows = SeqSlice::total_len(slices);
         let mut rows = k.rows(0..rows).chunks_exact(width).zip(v.rows(0..rows).chunks_exact(width));
-        for place in places {
-            for position in place.positions() {
-                let (page, slot) = place.pages.slot(shape.group, position);
+        for slice in slices {
+            for position in slice.positions() {
+                let (page, slot) = slice.blocks.slot(shape.group, position);
                 let (k, v) = rows.next().expect("as many rows as positions");
                 for (head, (k, v)) in k.chunks_exact(dim).zip(v.chunks_exact(dim)).enumerate() {
                     kv.write(page, head, slot, k, v);
@@ -266,7 +266,7 @@ impl Backend for Cpu {
         &self,
         q: &Buf,
         kv: &Kv,
-        places: &[Place<'_>],
+        slices: &[SeqSlice<'_>],
         attention: &Attention,
         out: &mut Buf,
     ) -> Result<()> {
@@ -276,11 +276,11 @@ impl Backend for Cpu {
         assert!(heads.is_multiple_of(shape.kv_heads), "{heads} heads over {}", shape.kv_heads);
         let width = heads * head_dim;
         assert_eq!((q.cols(), out.cols()), (width, width), "widths of queries and output");
-        let rows = Place::total_rows(places);
-        let keys = places.iter().map(|place| place.rows * mask.visible(place, place.start).len());
+        let rows = SeqSlice::total_len(slices);
+        let keys = slices.iter().map(|slice| slice.len * mask.visible(slice, slice.start).len());
         let shared = keys.sum::<usize>() * width >= SHARED_PRODUCTS;
         let q = q.rows(0..rows);
-        let call = Attend { kernels: &self.kernels, kv, attention, places, q };
+        let call = Attend { kernels: &self.kernels, kv, attention, slices, q };
         call.run(shared.then_some(&self.pool), out.rows_mut(0..rows));
         Ok(())
     }
@@ -300,19 +300,19 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn scale_cap(&self, x: &mut Buf, rows: usize, scale: f32, cap: Option<f32>) -> Result<()> {
+    fn scale_softcap(&self, x: &mut Buf, rows: usize, scale: f32, cap: Option<f32>) -> Result<()> {
         let cap = cap.unwrap_or(f32::INFINITY);
         self.in_chunks(x.rows_mut(0..rows), |_, x| (self.kernels.cap)(x, scale, cap));
         Ok(())
     }
 
-    fn pick(&self, scores: &Buf, rows: &[PickRow<'_>], out: &mut Vec<Picked>) -> Result<()> {
+    fn sample(&self, scores: &Buf, rows: &[SampleRow<'_>], out: &mut Vec<Sampled>) -> Result<()> {
         let first = out.len();
-        let blank = Picked { token: Token(0), logprob: 0.0, top: Vec::new() };
+        let blank = Sampled { token: Token(0), logprob: 0.0, top: Vec::new() };
         out.resize(first + rows.len(), blank);
         chunks(&self.pool, &mut out[first..], 1, |i, picked| {
             let row = &rows[i];
-            picked[0] = sampler::pick(scores.rows(row.row..row.row + 1), row);
+            picked[0] = sampler::sample(scores.rows(row.row..row.row + 1), row);
         });
         Ok(())
     }
@@ -324,14 +324,14 @@ fn whole_rows(values: usize, cols: usize) -> usize {
 }
 
 /// The place that row `row` of all places belongs to, and its position.
-fn locate<'a, 'p>(places: &'a [Place<'p>], mut row: usize) -> (&'a Place<'p>, u32) {
-    for place in places {
-        if row < place.rows {
-            return (place, place.start + row as u32);
+fn locate<'a, 'p>(slices: &'a [SeqSlice<'p>], mut row: usize) -> (&'a SeqSlice<'p>, u32) {
+    for slice in slices {
+        if row < slice.len {
+            return (slice, slice.start + row as u32);
         }
-        row -= place.rows;
+        row -= slice.len;
     }
-    unreachable!("a row of these places")
+    unreachable!("a row of these slices")
 }
 
 fn norm_weight(weight: &Buf, width: usize) -> &[f32] {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use muse_core::contract::{KvShape, PAGE_TOKENS, PageCopy};
+use muse_core::contract::{BlockCopy, KV_BLOCK_SIZE, KvShape};
 use muse_core::{Error, Result};
 
 use crate::aligned::Aligned;
@@ -34,8 +34,8 @@ impl Kv {
             )));
         }
         let row_bytes = layout.format().bytes_for(shape.head_dim);
-        let page_bytes = shape.kv_heads.saturating_mul(PAGE_TOKENS * row_bytes);
-        let bytes = shape.pages.saturating_mul(page_bytes);
+        let block_bytes = shape.kv_heads.saturating_mul(KV_BLOCK_SIZE * row_bytes);
+        let bytes = shape.blocks.saturating_mul(block_bytes);
         let (k, v) = (Aligned::zeroed(bytes)?, Aligned::zeroed(bytes)?);
         let pairs = pairs && layout == Layout::Bf16 && shape.head_dim.is_multiple_of(pairs::LANES);
         Ok(Self { shape, layout, pairs, row_bytes, k, v })
@@ -62,13 +62,13 @@ impl Kv {
 
     /// Bytes of K and of V of a head's page.
     pub(crate) fn head(&self, page: u32, head: usize) -> (&[u8], &[u8]) {
-        self.rows(page, head, 0..PAGE_TOKENS)
+        self.rows(page, head, 0..KV_BLOCK_SIZE)
     }
 
     /// Stores a head's K and V row.
     pub(crate) fn write(&mut self, page: u32, head: usize, row: usize, k: &[f32], v: &[f32]) {
         if self.pairs {
-            let (range, dim) = (self.range(page, head, 0..PAGE_TOKENS), self.shape.head_dim);
+            let (range, dim) = (self.range(page, head, 0..KV_BLOCK_SIZE), self.shape.head_dim);
             put(k, &mut self.k[range.clone()], |col| key_at(row, col, dim));
             put(v, &mut self.v[range], |col| value_at(row, col, dim));
             return;
@@ -78,13 +78,17 @@ impl Kv {
         self.layout.encode(v, &mut self.v[range]);
     }
 
-    pub(crate) fn copy(&mut self, copy: &PageCopy) {
-        assert!(copy.rows <= PAGE_TOKENS, "a page has {PAGE_TOKENS} rows, not {}", copy.rows);
+    pub(crate) fn copy(&mut self, copy: &BlockCopy) {
+        assert!(
+            copy.positions <= KV_BLOCK_SIZE,
+            "a page has {KV_BLOCK_SIZE} rows, not {}",
+            copy.positions
+        );
         for head in 0..self.shape.kv_heads {
-            let from = self.range(copy.from, head, 0..copy.rows);
-            let to = self.range(copy.to, head, 0..copy.rows).start;
+            let from = self.range(copy.from, head, 0..copy.positions);
+            let to = self.range(copy.to, head, 0..copy.positions).start;
             if self.pairs {
-                self.copy_pairs(from.start, to, copy.rows);
+                self.copy_pairs(from.start, to, copy.positions);
             } else {
                 self.k.copy_within(from.clone(), to);
                 self.v.copy_within(from, to);
@@ -151,22 +155,23 @@ impl Kv {
     /// Where the values of a page lie in pairs, in the order they are saved in.
     fn offsets(&self, at: fn(usize, usize, usize) -> usize) -> impl Iterator<Item = usize> + use<> {
         let KvShape { kv_heads, head_dim: dim, .. } = self.shape;
-        let head_bytes = PAGE_TOKENS * self.row_bytes;
-        let rows = (0..kv_heads * PAGE_TOKENS).map(|row| (row / PAGE_TOKENS, row % PAGE_TOKENS));
+        let head_bytes = KV_BLOCK_SIZE * self.row_bytes;
+        let rows =
+            (0..kv_heads * KV_BLOCK_SIZE).map(|row| (row / KV_BLOCK_SIZE, row % KV_BLOCK_SIZE));
         rows.flat_map(move |(head, row)| {
             (0..dim).map(move |col| head * head_bytes + at(row, col, dim))
         })
     }
 
     fn page(&self, page: u32) -> Range<usize> {
-        assert!((page as usize) < self.shape.pages, "page {page} of {}", self.shape.pages);
-        let width = self.shape.kv_heads * PAGE_TOKENS * self.row_bytes;
+        assert!((page as usize) < self.shape.blocks, "page {page} of {}", self.shape.blocks);
+        let width = self.shape.kv_heads * KV_BLOCK_SIZE * self.row_bytes;
         page as usize * width..(page as usize + 1) * width
     }
 
     fn range(&self, page: u32, head: usize, rows: Range<usize>) -> Range<usize> {
-        assert!(head < self.shape.kv_heads && rows.end <= PAGE_TOKENS, "rows of a page's head");
-        let first = self.page(page).start + head * PAGE_TOKENS * self.row_bytes;
+        assert!(head < self.shape.kv_heads && rows.end <= KV_BLOCK_SIZE, "rows of a page's head");
+        let first = self.page(page).start + head * KV_BLOCK_SIZE * self.row_bytes;
         first + rows.start * self.row_bytes..first + rows.end * self.row_bytes
     }
 }
@@ -180,22 +185,22 @@ fn put(row: &[f32], bytes: &mut [u8], at: impl Fn(usize) -> usize) {
 
 impl fmt::Debug for Kv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let KvShape { pages, kv_heads, head_dim, kind, .. } = self.shape;
-        write!(f, "Kv[{pages}, {kv_heads}, {PAGE_TOKENS}, {head_dim}] {kind:?}")
+        let KvShape { blocks, kv_heads, head_dim, kind, .. } = self.shape;
+        write!(f, "Kv[{blocks}, {kv_heads}, {KV_BLOCK_SIZE}, {head_dim}] {kind:?}")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use muse_core::contract::{KvType, PageGroup};
+    use muse_core::contract::{KvGroup, KvType};
 
     use super::*;
 
     #[test]
     fn heads_that_are_no_whole_blocks_are_refused() {
         let shape = KvShape {
-            group: PageGroup::Full,
-            pages: 1,
+            group: KvGroup::Full,
+            blocks: 1,
             kv_heads: 1,
             head_dim: 40,
             kind: KvType::Q8_0,
@@ -209,8 +214,8 @@ mod tests {
     #[test]
     fn a_store_larger_than_memory_is_refused() {
         let shape = KvShape {
-            group: PageGroup::Full,
-            pages: usize::MAX / 2,
+            group: KvGroup::Full,
+            blocks: usize::MAX / 2,
             kv_heads: 8,
             head_dim: 128,
             kind: KvType::F32,
@@ -223,13 +228,13 @@ mod tests {
     #[test]
     fn pairs_are_copied_saved_and_loaded_as_rows_are() {
         let (dim, kv_heads) = (32, 2);
-        let group = PageGroup::Full;
-        let shape = KvShape { group, pages: 3, kv_heads, head_dim: dim, kind: KvType::Bf16 };
+        let group = KvGroup::Full;
+        let shape = KvShape { group, blocks: 3, kv_heads, head_dim: dim, kind: KvType::Bf16 };
         let mut stores = [true, false].map(|pairs| Kv::zeroed(shape, pairs).unwrap());
         assert_eq!(stores.each_ref().map(Kv::in_pairs), [true, false]);
         for store in &mut stores {
             for (i, (head, row)) in (0..kv_heads)
-                .flat_map(|head| (0..PAGE_TOKENS).map(move |row| (head, row)))
+                .flat_map(|head| (0..KV_BLOCK_SIZE).map(move |row| (head, row)))
                 .enumerate()
             {
                 let values = |seed: usize| -> Vec<f32> {
@@ -238,7 +243,7 @@ mod tests {
                 store.write(1, head, row, &values(7919), &values(6007));
             }
             for (to, rows) in [(0, 13), (2, 64)] {
-                store.copy(&PageCopy { group, from: 1, to, rows });
+                store.copy(&BlockCopy { group, from: 1, to, positions: rows });
             }
         }
         let saved = |store: &Kv, page| {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use layer::{Layer, ROWS, tokens};
 use muse_core::contract::{
-    Attention, Backend, KvShape, KvType, Mask, PAGE_TOKENS, PageGroup, PageTable, Place,
+    Attention, Backend, BlockTable, KV_BLOCK_SIZE, KvGroup, KvShape, KvType, Mask, SeqSlice,
 };
 use muse_core::quant::Format;
 use muse_cpu::{Cpu, CpuOptions};
@@ -62,23 +62,24 @@ fn impossible_numbers_of_threads_are_refused() {
 #[test]
 fn attention_of_a_row_is_the_same_on_any_number_of_threads() {
     const DEPTH: usize = 2048;
-    let (heads, head_dim, pages) = (16, 64, (0..(DEPTH / PAGE_TOKENS) as u32).collect::<Vec<_>>());
+    let (heads, head_dim, pages) =
+        (16, 64, (0..(DEPTH / KV_BLOCK_SIZE) as u32).collect::<Vec<_>>());
     let value = |i: usize| (i * 7919 % 1009) as f32 / 504.5 - 1.0;
-    let table = PageTable { full: &pages, window: &[], window_base: 0 };
+    let table = BlockTable { full: &pages, window: &[], window_base: 0 };
     for kind in [KvType::Bf16, KvType::F32] {
         let run = |threads| {
             let cpu = Cpu::new(CpuOptions { threads: Some(threads) }).unwrap();
-            let (group, pages) = (PageGroup::Full, pages.len());
-            let shape = KvShape { group, pages, kv_heads: 1, head_dim, kind };
+            let (group, pages) = (KvGroup::Full, pages.len());
+            let shape = KvShape { group, blocks: pages, kv_heads: 1, head_dim, kind };
             let mut kv = cpu.alloc_kv(shape).unwrap();
             let mut rows = cpu.alloc(DEPTH, head_dim).unwrap();
             cpu.write(&mut rows, 0, &(0..DEPTH * head_dim).map(value).collect::<Vec<_>>()).unwrap();
-            let all = Place { start: 0, rows: DEPTH, pages: table };
+            let all = SeqSlice { start: 0, len: DEPTH, blocks: table };
             cpu.write_kv(&mut kv, &[all], &rows, &rows).unwrap();
             let width = heads * head_dim;
             let (mut q, mut out) = (cpu.alloc(1, width).unwrap(), cpu.alloc(1, width).unwrap());
             cpu.write(&mut q, 0, &(0..width).map(|i| value(i + 5)).collect::<Vec<_>>()).unwrap();
-            let last = Place { start: DEPTH as u32 - 1, rows: 1, pages: table };
+            let last = SeqSlice { start: DEPTH as u32 - 1, len: 1, blocks: table };
             let mask = Mask::Causal { window: None };
             let attention = Attention { heads, head_dim, scale: 0.1, mask };
             cpu.attend(&q, &kv, &[last], &attention, &mut out).unwrap();

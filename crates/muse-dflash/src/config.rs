@@ -1,6 +1,6 @@
-//! What a drafter is built with, what its configuration must promise, and what its pages cost.
+//! What a drafter is built with, what its configuration must promise, and what its KV blocks cost.
 
-use muse_core::contract::{DrafterSpec, KvShape, KvType, PageGroup, TextSpec};
+use muse_core::contract::{DrafterSpec, KvGroup, KvShape, KvType, TextSpec};
 use muse_core::model::check_kv;
 use muse_core::{Error, Result};
 
@@ -9,22 +9,22 @@ use muse_core::{Error, Result};
 pub struct DflashOptions {
     /// How K and V are stored.
     pub kv: KvType,
-    /// Pages of the window group.
-    pub window_pages: usize,
+    /// KV blocks of the window group.
+    pub window_blocks: usize,
     /// Blocks that are guessed in one pass; more are taken in turns.
     pub max_anchors: usize,
     /// Rows that are absorbed in one pass; more are taken in turns.
-    pub max_rows: usize,
+    pub max_num_batched_tokens: usize,
 }
 
-/// What a page of the window group costs, over all layers, when K and V are stored as `kv`.
-pub fn page_bytes(spec: &DrafterSpec, kv: KvType) -> usize {
-    spec.layers * kv_shape(spec, kv, 1).page_bytes()
+/// What a KV block of the window group costs, over all layers, when K and V are stored as `kv`.
+pub fn block_bytes(spec: &DrafterSpec, kv: KvType) -> usize {
+    spec.layers * kv_shape(spec, kv, 1).block_bytes()
 }
 
-pub(crate) fn kv_shape(spec: &DrafterSpec, kind: KvType, pages: usize) -> KvShape {
-    let group = PageGroup::Window;
-    KvShape { group, pages, kv_heads: spec.kv_heads, head_dim: spec.head_dim, kind }
+pub(crate) fn kv_shape(spec: &DrafterSpec, kind: KvType, blocks: usize) -> KvShape {
+    let group = KvGroup::Window;
+    KvShape { group, blocks, kv_heads: spec.kv_heads, head_dim: spec.head_dim, kind }
 }
 
 /// Refuses what the operations could not compute and what does not belong to the target.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use muse_core::contract::{
-    Anchor, Backend, Drafter, DrafterSpec, Guess, Head, Kept, PageCopy, PageGroup, Pages, Place,
-    TextSpec, Token, WeightSource, recycle,
+    Anchor, Backend, BlockCopy, ContextSlice, DraftToken, Drafter, DrafterSpec, EmbeddingAndLmHead,
+    KvBlocks, KvGroup, SeqSlice, TextSpec, Token, WeightSource, recycle,
 };
 use muse_core::{Error, Result};
 
@@ -15,8 +15,8 @@ use crate::weights::Weights;
 
 /// The block-diffusion drafter.
 ///
-/// A block always has all its rows, however few guesses are wanted: its rows see each other, so
-/// fewer would be other guesses.
+/// A block always has all its rows, however few drafts are wanted: its rows see each other, so
+/// fewer would be other drafts.
 pub struct Dflash<B: Backend> {
     pub(crate) backend: Arc<B>,
     pub(crate) spec: DrafterSpec,
@@ -26,10 +26,10 @@ pub struct Dflash<B: Backend> {
     pub(crate) scratch: Scratch<B>,
     pub(crate) select: Select<B>,
     pub(crate) logit_scale: f32,
-    pub(crate) logit_cap: Option<f32>,
+    pub(crate) logit_softcap: Option<f32>,
     options: DflashOptions,
     /// Kept between passes for their memory.
-    places: Vec<Place<'static>>,
+    slices: Vec<SeqSlice<'static>>,
     ids: Vec<Token>,
     tap_rows: Vec<u32>,
 }
@@ -57,63 +57,66 @@ impl<B: Backend> Dflash<B> {
             )
         })?;
         config::check(&spec, target, options)?;
-        assert!(options.max_anchors > 0 && options.max_rows > 0, "a drafter without rows");
+        assert!(
+            options.max_anchors > 0 && options.max_num_batched_tokens > 0,
+            "a drafter without rows"
+        );
         let weights = Weights::load(&*backend, source, &spec, progress)?;
-        let shape = config::kv_shape(&spec, options.kv, options.window_pages);
+        let shape = config::kv_shape(&spec, options.kv, options.window_blocks);
         let kv = (0..spec.layers).map(|_| backend.alloc_kv(shape)).collect::<Result<_>>()?;
-        let guesses = options.max_anchors * (spec.block - 1);
+        let drafts = options.max_anchors * (spec.block - 1);
         Ok(Self {
             weights,
             kv,
             scratch: Scratch::new(&*backend, &spec, options)?,
-            select: Select::new(&*backend, guesses, target.vocab)?,
+            select: Select::new(&*backend, drafts, target.vocab)?,
             logit_scale: target.logit_scale,
-            logit_cap: target.logit_cap,
+            logit_softcap: target.logit_softcap,
             options: options.clone(),
-            places: Vec::new(),
+            slices: Vec::new(),
             ids: Vec::with_capacity(options.max_anchors * spec.block),
-            tap_rows: Vec::with_capacity(options.max_rows),
+            tap_rows: Vec::with_capacity(options.max_num_batched_tokens),
             spec,
             backend,
         })
     }
 
-    /// Gathers the taps of the rows noted so far and writes their context.
-    fn flush(&mut self, places: &mut Vec<Place<'_>>, taps: &B::Buf) -> Result<()> {
+    /// Gathers the captured hidden states of the rows noted so far and writes their context.
+    fn flush(&mut self, slices: &mut Vec<SeqSlice<'_>>, captured_hidden: &B::Buf) -> Result<()> {
         let rows = self.tap_rows.len();
         if rows > 0 {
-            self.backend.copy(taps, &self.tap_rows, &mut self.scratch.tapped, 0, 0)?;
-            self.write_context(places, rows)?;
+            self.backend.copy(captured_hidden, &self.tap_rows, &mut self.scratch.tapped, 0, 0)?;
+            self.write_context(slices, rows)?;
             self.tap_rows.clear();
-            places.clear();
+            slices.clear();
         }
         Ok(())
     }
 
-    /// Guesses for as many anchors as fit in a pass, each wanting at least one.
+    /// Draft tokens for as many anchors as fit in a pass, each wanting at least one.
     fn draft_some(
         &mut self,
         anchors: &[Anchor<'_>],
-        head: &dyn Head<B>,
-        out: &mut [Vec<Guess>],
+        head: &dyn EmbeddingAndLmHead<B>,
+        out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
         let (block, mask) = (self.spec.block, Token(self.spec.mask_token));
-        let mut places: Vec<Place<'_>> = recycle(std::mem::take(&mut self.places));
+        let mut slices: Vec<SeqSlice<'_>> = recycle(std::mem::take(&mut self.slices));
         self.ids.clear();
         for anchor in anchors {
-            places.push(Place { rows: block, ..anchor.place });
+            slices.push(SeqSlice { len: block, ..anchor.slice });
             self.ids.push(anchor.token);
-            self.ids.resize(places.len() * block, mask);
+            self.ids.resize(slices.len() * block, mask);
         }
         head.embed(&self.ids, &mut self.scratch.x)?;
-        self.run_blocks(&places, anchors.len() * block)?;
-        self.places = recycle(places);
+        self.run_blocks(&slices, anchors.len() * block)?;
+        self.slices = recycle(slices);
         self.select(anchors, head, out)
     }
 }
 
 impl<B: Backend> Drafter<B> for Dflash<B> {
-    fn layers(&self) -> &[usize] {
+    fn captured_layers(&self) -> &[usize] {
         &self.spec.target_layers
     }
 
@@ -125,35 +128,44 @@ impl<B: Backend> Drafter<B> for Dflash<B> {
         self.spec.reach
     }
 
-    fn absorb(&mut self, kept: &[Kept<'_>], taps: &B::Buf) -> Result<()> {
-        let mut places: Vec<Place<'_>> = recycle(std::mem::take(&mut self.places));
+    fn append_context(
+        &mut self,
+        kept: &[ContextSlice<'_>],
+        captured_hidden: &B::Buf,
+    ) -> Result<()> {
+        let mut slices: Vec<SeqSlice<'_>> = recycle(std::mem::take(&mut self.slices));
         self.tap_rows.clear();
-        for Kept { place, first_row } in kept {
-            // Rows whose page has already left the window are out of every later block's reach.
-            let mut skip = place.pages.window_base.saturating_sub(place.start) as usize;
-            while skip < place.rows {
-                if self.tap_rows.len() == self.options.max_rows {
-                    self.flush(&mut places, taps)?;
+        for ContextSlice { slice, first_row } in kept {
+            // Rows whose KV block has already left the window are out of every later block's reach.
+            let mut skip = slice.blocks.window_base.saturating_sub(slice.start) as usize;
+            while skip < slice.len {
+                if self.tap_rows.len() == self.options.max_num_batched_tokens {
+                    self.flush(&mut slices, captured_hidden)?;
                 }
-                let rows = (self.options.max_rows - self.tap_rows.len()).min(place.rows - skip);
-                places.push(Place { start: place.start + skip as u32, rows, pages: place.pages });
+                let rows = (self.options.max_num_batched_tokens - self.tap_rows.len())
+                    .min(slice.len - skip);
+                slices.push(SeqSlice {
+                    start: slice.start + skip as u32,
+                    len: rows,
+                    blocks: slice.blocks,
+                });
                 let first = (first_row + skip) as u32;
                 self.tap_rows.extend(first..first + rows as u32);
                 skip += rows;
             }
         }
-        self.flush(&mut places, taps)?;
-        self.places = recycle(places);
+        self.flush(&mut slices, captured_hidden)?;
+        self.slices = recycle(slices);
         Ok(())
     }
 
     fn draft(
         &mut self,
         anchors: &[Anchor<'_>],
-        head: &dyn Head<B>,
-        out: &mut [Vec<Guess>],
+        head: &dyn EmbeddingAndLmHead<B>,
+        out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
-        assert_eq!(anchors.len(), out.len(), "a list of guesses for every anchor");
+        assert_eq!(anchors.len(), out.len(), "a list of drafts for every anchor");
         out.iter_mut().for_each(Vec::clear);
         let turns = anchors.chunks(self.options.max_anchors);
         for (anchors, out) in turns.zip(out.chunks_mut(self.options.max_anchors)) {
@@ -165,26 +177,26 @@ impl<B: Backend> Drafter<B> for Dflash<B> {
     }
 }
 
-impl<B: Backend> Pages<B> for Dflash<B> {
-    fn copy_pages(&mut self, copies: &[PageCopy]) -> Result<()> {
-        for copy in copies.iter().filter(|copy| copy.group == PageGroup::Window) {
+impl<B: Backend> KvBlocks<B> for Dflash<B> {
+    fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<()> {
+        for copy in copies.iter().filter(|copy| copy.group == KvGroup::Window) {
             for kv in &mut self.kv {
-                self.backend.copy_pages(kv, &[*copy])?;
+                self.backend.copy_blocks(kv, &[*copy])?;
             }
         }
         Ok(())
     }
 
-    fn save_page(&self, group: PageGroup, page: u32, out: &mut Vec<u8>) -> Result<()> {
-        if group == PageGroup::Window {
-            self.kv.iter().try_for_each(|kv| self.backend.save_page(kv, page, out))?;
+    fn save_block(&self, group: KvGroup, block: u32, out: &mut Vec<u8>) -> Result<()> {
+        if group == KvGroup::Window {
+            self.kv.iter().try_for_each(|kv| self.backend.save_block(kv, block, out))?;
         }
         Ok(())
     }
 
-    fn load_page(&mut self, group: PageGroup, page: u32, bytes: &mut &[u8]) -> Result<()> {
-        if group == PageGroup::Window {
-            self.kv.iter_mut().try_for_each(|kv| self.backend.load_page(kv, page, bytes))?;
+    fn load_block(&mut self, group: KvGroup, block: u32, bytes: &mut &[u8]) -> Result<()> {
+        if group == KvGroup::Window {
+            self.kv.iter_mut().try_for_each(|kv| self.backend.load_block(kv, block, bytes))?;
         }
         Ok(())
     }

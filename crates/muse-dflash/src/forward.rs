@@ -1,7 +1,7 @@
 //! The drafter's two passes: context rows into the cache, and blocks to hidden rows.
 
 use muse_core::Result;
-use muse_core::contract::{Backend, DrafterSpec, Mask, Place, Rope};
+use muse_core::contract::{Backend, DrafterSpec, Mask, Rope, SeqSlice};
 
 use crate::config::DflashOptions;
 use crate::drafter::Dflash;
@@ -9,7 +9,7 @@ use crate::weights::{Layer, head_shape};
 
 /// Buffers of a pass: of `max_rows` context rows or of `max_anchors` blocks.
 pub(crate) struct Scratch<B: Backend> {
-    /// Gathered taps. `[context rows, taps · hidden]`
+    /// Gathered captured hidden states. `[context rows, captured hidden states · hidden]`
     pub(crate) tapped: B::Buf,
     /// The residual stream, later the block's gathered rows. `[rows, hidden]`
     pub(crate) x: B::Buf,
@@ -54,26 +54,26 @@ fn shapes(spec: &DrafterSpec, options: &DflashOptions) -> [(usize, usize); 10] {
     let DrafterSpec { hidden, ffn, heads, kv_heads, head_dim, .. } = *spec;
     let (query, key) = (heads * head_dim, kv_heads * head_dim);
     let blocks = options.max_anchors * spec.block;
-    let rows = blocks.max(options.max_rows);
+    let rows = blocks.max(options.max_num_batched_tokens);
     let either = [hidden, hidden, hidden, key, key].map(|cols| (rows, cols));
     let block = [query, query, ffn, ffn].map(|cols| (blocks, cols));
     let [x, normed, branch, k, v] = either;
     let [q, mixed, gate, up] = block;
-    let tapped = (options.max_rows, spec.target_layers.len() * hidden);
+    let tapped = (options.max_num_batched_tokens, spec.target_layers.len() * hidden);
     [tapped, x, normed, branch, k, v, q, mixed, gate, up]
 }
 
-/// Bytes of the buffers that a drafter for a vocabulary holds beside its weights and its pages:
-/// those of a pass and the scores.
+/// Bytes of the buffers that a drafter for a vocabulary holds beside its weights and its KV blocks:
+/// those of a pass and the logits.
 pub fn scratch_bytes(spec: &DrafterSpec, vocab: usize, options: &DflashOptions) -> usize {
     let pass: usize = shapes(spec, options).iter().map(|(rows, cols)| rows * cols).sum();
     size_of::<f32>() * (pass + options.max_anchors * (spec.block - 1) * vocab)
 }
 
 impl<B: Backend> Dflash<B> {
-    /// Writes K and V of the gathered taps' rows: the same context row feeds every layer, and no
+    /// Writes K and V of the gathered captured hidden states' rows: the same context row feeds every layer, and no
     /// layer norms it again.
-    pub(crate) fn write_context(&mut self, places: &[Place<'_>], rows: usize) -> Result<()> {
+    pub(crate) fn write_context(&mut self, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {
         let Self { backend, spec, weights, kv, scratch, .. } = self;
         let Scratch { tapped, normed, branch, k, v, .. } = scratch;
         let rope = Rope { head_dim: spec.head_dim, theta: spec.rope_theta };
@@ -83,24 +83,24 @@ impl<B: Backend> Dflash<B> {
             let heads = &layer.heads;
             backend.linear(normed, rows, &mut [(&heads.k, &mut *k), (&heads.v, &mut *v)])?;
             backend.head_norm(k, rows, &heads.k_norm, spec.norm_eps)?;
-            backend.rope(k, places, &rope)?;
-            backend.write_kv(kv, places, k, v)?;
+            backend.rope(k, slices, &rope)?;
+            backend.write_kv(kv, slices, k, v)?;
         }
         Ok(())
     }
 
     /// Runs the embedded blocks in `x` through all layers. Their K and V go where the rows that
     /// will be kept there overwrite them.
-    pub(crate) fn run_blocks(&mut self, places: &[Place<'_>], rows: usize) -> Result<()> {
+    pub(crate) fn run_blocks(&mut self, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {
         for index in 0..self.spec.layers {
-            self.attention(index, places, rows)?;
+            self.attention(index, slices, rows)?;
             self.feed_forward(index, rows)?;
         }
         Ok(())
     }
 
     /// `x += Wo attend(q, k, v)`
-    fn attention(&mut self, index: usize, places: &[Place<'_>], rows: usize) -> Result<()> {
+    fn attention(&mut self, index: usize, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {
         let Self { backend, spec, weights, kv, scratch, .. } = self;
         let (layer, kv): (&Layer<B>, _) = (&weights.layers[index], &mut kv[index]);
         let Scratch { x, normed, branch, q, k, v, mixed, .. } = scratch;
@@ -108,8 +108,8 @@ impl<B: Backend> Dflash<B> {
         let heads = &layer.heads;
         let into = &mut [(&heads.q, &mut *q), (&heads.k, &mut *k), (&heads.v, &mut *v)];
         backend.linear(normed, rows, into)?;
-        let (shape, mask) = (head_shape(spec), Mask::Block { reach: spec.reach });
-        heads.attend(backend, &shape, mask, places, [q, k, v, mixed], kv)?;
+        let (shape, mask) = (head_shape(spec), Mask::DraftBlock { reach: spec.reach });
+        heads.attend(backend, &shape, mask, slices, [q, k, v, mixed], kv)?;
         backend.linear(mixed, rows, &mut [(&heads.output, &mut *branch)])?;
         backend.add(x, rows, branch)
     }

@@ -1,4 +1,4 @@
-//! The DFlash drafter: guesses a block of tokens in one pass, from the large model's hidden rows.
+//! The DFlash drafter: drafts a block of tokens in one pass, from the large model's hidden rows.
 //!
 //! [`Dflash`] implements [`muse_core::contract::Drafter`] over any backend. It has no vocabulary of
 //! its own: it borrows the large model's embedding and head.
@@ -13,7 +13,7 @@
 //!     norm_eps: 1e-5, rope_theta: 5e5, reach: 2048, block: 16, mask_token: 201818,
 //!     target_layers: vec![1, 13, 25, 37, 49],
 //! };
-//! assert_eq!(muse_dflash::page_bytes(&spec, KvType::Bf16), 64 * 20_480);
+//! assert_eq!(muse_dflash::block_bytes(&spec, KvType::Bf16), 64 * 20_480);
 //! ```
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,6 @@ mod forward;
 mod select;
 mod weights;
 
-pub use config::{DflashOptions, page_bytes};
+pub use config::{DflashOptions, block_bytes};
 pub use drafter::Dflash;
 pub use forward::scratch_bytes;

@@ -1,8 +1,8 @@
-//! From a block's hidden rows to guesses: row `j` of a block guesses the token at its own position.
+//! From a block's hidden rows to drafts: row `j` of a block drafts the token at its own position.
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, Backend, Guess, Head, History, PickRow, Picked, Sampling, recycle,
+    Anchor, Backend, DraftToken, EmbeddingAndLmHead, History, SampleRow, Sampled, Sampling, recycle,
 };
 
 use crate::drafter::Dflash;
@@ -11,20 +11,20 @@ use crate::forward::Scratch;
 /// What choosing tokens needs.
 pub(crate) struct Select<B: Backend> {
     /// `[max_anchors · (block - 1), vocab]`
-    scores: B::Buf,
+    logits: B::Buf,
     greedy: Sampling,
     nothing: History,
-    /// Block rows that become guesses.
+    /// Block rows that become drafts.
     picked: Vec<u32>,
     /// Kept between passes for its memory.
-    asks: Vec<PickRow<'static>>,
-    answers: Vec<Picked>,
+    asks: Vec<SampleRow<'static>>,
+    answers: Vec<Sampled>,
 }
 
 impl<B: Backend> Select<B> {
     pub(crate) fn new(backend: &B, rows: usize, vocab: usize) -> Result<Self> {
         Ok(Self {
-            scores: backend.alloc(rows, vocab)?,
+            logits: backend.alloc(rows, vocab)?,
             greedy: Sampling::default(),
             nothing: History::default(),
             picked: Vec::with_capacity(rows),
@@ -35,16 +35,16 @@ impl<B: Backend> Select<B> {
 }
 
 impl<B: Backend> Dflash<B> {
-    /// Guesses from the blocks in `x`. Only wanted rows meet the head. The target's multiplier and
+    /// Draft tokens from the blocks in `x`. Only wanted rows meet the head. The target's multiplier and
     /// cap do not move the best token; they make its probability comparable with the target's own.
     pub(crate) fn select(
         &mut self,
         anchors: &[Anchor<'_>],
-        head: &dyn Head<B>,
-        out: &mut [Vec<Guess>],
+        head: &dyn EmbeddingAndLmHead<B>,
+        out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
         let width = self.spec.block - 1;
-        let Self { backend, spec, weights, scratch, select, logit_scale, logit_cap, .. } = self;
+        let Self { backend, spec, weights, scratch, select, logit_scale, logit_softcap, .. } = self;
         let Scratch { x, normed, branch, .. } = scratch;
         select.picked.clear();
         for (block, anchor) in anchors.iter().enumerate() {
@@ -55,11 +55,11 @@ impl<B: Backend> Dflash<B> {
         let rows = select.picked.len();
         backend.copy(x, &select.picked, branch, 0, 0)?;
         backend.rms_norm(branch, rows, Some(&weights.output_norm), spec.norm_eps, normed)?;
-        head.unembed(normed, rows, &mut select.scores)?;
-        backend.scale_cap(&mut select.scores, rows, *logit_scale, *logit_cap)?;
+        head.lm_head(normed, rows, &mut select.logits)?;
+        backend.scale_softcap(&mut select.logits, rows, *logit_scale, *logit_softcap)?;
 
-        let mut asks: Vec<PickRow<'_>> = recycle(std::mem::take(&mut select.asks));
-        asks.extend((0..rows).map(|row| PickRow {
+        let mut asks: Vec<SampleRow<'_>> = recycle(std::mem::take(&mut select.asks));
+        asks.extend((0..rows).map(|row| SampleRow {
             row,
             sampling: &select.greedy,
             history: &select.nothing,
@@ -69,13 +69,13 @@ impl<B: Backend> Dflash<B> {
             logprobs: Some(0),
         }));
         select.answers.clear();
-        backend.pick(&select.scores, &asks, &mut select.answers)?;
+        backend.sample(&select.logits, &asks, &mut select.answers)?;
         select.asks = recycle(asks);
 
         let mut answers = select.answers.iter();
         for (anchor, out) in anchors.iter().zip(out) {
-            let guess = |p: &Picked| Guess { token: p.token, confidence: p.logprob.exp() };
-            out.extend(answers.by_ref().take(anchor.max.min(width)).map(guess));
+            let draft = |p: &Sampled| DraftToken { token: p.token, confidence: p.logprob.exp() };
+            out.extend(answers.by_ref().take(anchor.max.min(width)).map(draft));
         }
         Ok(())
     }

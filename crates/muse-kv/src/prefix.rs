@@ -1,19 +1,19 @@
-//! The tree of prefixes that are in the cache: a node is one page of rows behind the pages of its
-//! ancestors. Only complete pages have children.
+//! The tree of prefixes that are in the cache: a node is one KV block of rows behind the KV blocks of its
+//! ancestors. Only complete KV blocks have children.
 
-use muse_core::contract::{ColdPage, PAGE_TOKENS, PageKey, PrefixName, Token};
+use muse_core::contract::{KV_BLOCK_SIZE, PositionKey, PrefixBlock, PrefixHash, Token};
 
-/// No node, no page: the root's number too.
+/// No node, no KV block: the root's number too.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Nodes by the number of their full page, and the keys of every row of every full page, whether
+/// Nodes by the number of their full KV block, and the keys of every row of every full KV block, whether
 /// it is in the tree yet or not.
 pub(crate) struct Tree {
     nodes: Vec<Node>,
-    keys: Vec<PageKey>,
+    keys: Vec<PositionKey>,
     first_root: u32,
-    root: PrefixName,
-    /// Nodes that no sequence uses, and those whose window page none does.
+    root: PrefixHash,
+    /// Nodes that no sequence uses, and those whose window KV block none does.
     pub(crate) idle: usize,
     pub(crate) idle_windows: usize,
     clock: u64,
@@ -22,27 +22,27 @@ pub(crate) struct Tree {
 #[derive(Clone)]
 struct Node {
     linked: bool,
-    name: PrefixName,
+    hash: PrefixHash,
     /// Leading rows that hold something.
     rows: usize,
     parent: u32,
     first_child: u32,
     next: u32,
-    /// Its page of the window group, while it is there.
+    /// Its KV block of the window group, while it is there.
     window: u32,
-    /// Sequences whose rows it holds, and those of them that still see its window page.
+    /// Sequences whose rows it holds, and those of them that still see its window KV block.
     users: u32,
     window_users: u32,
     used: u64,
     window_used: u64,
 }
 
-/// Memory that a pool takes for each page of the full group: its node and the keys of its rows.
-pub const BYTES_A_PAGE: usize = size_of::<Node>() + PAGE_TOKENS * size_of::<PageKey>();
+/// Memory that a pool takes for each KV block of the full group: its node and the keys of its rows.
+pub const BYTES_PER_BLOCK: usize = size_of::<Node>() + KV_BLOCK_SIZE * size_of::<PositionKey>();
 
 const UNLINKED: Node = Node {
     linked: false,
-    name: PrefixName([0; 2]),
+    hash: PrefixHash([0; 2]),
     rows: 0,
     parent: NONE,
     first_child: NONE,
@@ -55,10 +55,10 @@ const UNLINKED: Node = Node {
 };
 
 impl Tree {
-    pub(crate) fn new(full_pages: usize, root: PrefixName) -> Self {
+    pub(crate) fn new(full_blocks: usize, root: PrefixHash) -> Self {
         Self {
-            nodes: vec![UNLINKED; full_pages],
-            keys: vec![PageKey::Token(Token(0)); full_pages * PAGE_TOKENS],
+            nodes: vec![UNLINKED; full_blocks],
+            keys: vec![PositionKey::Token(Token(0)); full_blocks * KV_BLOCK_SIZE],
             first_root: NONE,
             root,
             idle: 0,
@@ -75,18 +75,18 @@ impl Tree {
         &mut self.nodes[id as usize]
     }
 
-    /// Keys of the rows of a full page.
-    pub(crate) fn keys(&self, page: u32) -> &[PageKey] {
-        &self.keys[page as usize * PAGE_TOKENS..][..PAGE_TOKENS]
+    /// Keys of the rows of a full KV block.
+    pub(crate) fn keys(&self, block: u32) -> &[PositionKey] {
+        &self.keys[block as usize * KV_BLOCK_SIZE..][..KV_BLOCK_SIZE]
     }
 
-    pub(crate) fn set_key(&mut self, page: u32, row: usize, key: PageKey) {
-        self.keys[page as usize * PAGE_TOKENS + row] = key;
+    pub(crate) fn set_key(&mut self, block: u32, row: usize, key: PositionKey) {
+        self.keys[block as usize * KV_BLOCK_SIZE + row] = key;
     }
 
     pub(crate) fn copy_keys(&mut self, from: u32, to: u32, rows: usize) {
-        let from = from as usize * PAGE_TOKENS;
-        self.keys.copy_within(from..from + rows, to as usize * PAGE_TOKENS);
+        let from = from as usize * KV_BLOCK_SIZE;
+        self.keys.copy_within(from..from + rows, to as usize * KV_BLOCK_SIZE);
     }
 
     pub(crate) fn window(&self, id: u32) -> u32 {
@@ -109,7 +109,7 @@ impl Tree {
     }
 
     /// The child of `parent` that shares most leading rows with `keys`, and how many.
-    pub(crate) fn closest(&self, parent: u32, keys: &[PageKey]) -> (u32, usize) {
+    pub(crate) fn closest(&self, parent: u32, keys: &[PositionKey]) -> (u32, usize) {
         let mut best = (NONE, 0);
         for id in self.children(parent) {
             let rows = &self.keys(id)[..self.node(id).rows];
@@ -121,13 +121,13 @@ impl Tree {
         best
     }
 
-    /// Puts a page into the tree, with one user of it and of its window page.
-    pub(crate) fn link(&mut self, parent: u32, page: u32, window: u32, rows: usize) {
-        assert!(!self.node(page).linked, "page {page} is in the tree already");
+    /// Puts a KV block into the tree, with one user of it and of its window KV block.
+    pub(crate) fn link(&mut self, parent: u32, block: u32, window: u32, rows: usize) {
+        assert!(!self.node(block).linked, "block {block} is in the tree already");
         let first = if parent == NONE { self.first_root } else { self.node(parent).first_child };
-        *self.node_mut(page) = Node {
+        *self.node_mut(block) = Node {
             linked: true,
-            name: self.name(parent).then(&self.keys(page)[..rows]),
+            hash: self.hash(parent).extend(&self.keys(block)[..rows]),
             rows,
             parent,
             next: first,
@@ -136,23 +136,23 @@ impl Tree {
             window_users: u32::from(window != NONE),
             ..UNLINKED
         };
-        *self.first_of(parent) = page;
+        *self.first_of(parent) = block;
     }
 
     /// Name of the prefix that a node ends.
-    pub(crate) fn name(&self, id: u32) -> PrefixName {
-        if id == NONE { self.root } else { self.node(id).name }
+    pub(crate) fn hash(&self, id: u32) -> PrefixHash {
+        if id == NONE { self.root } else { self.node(id).hash }
     }
 
-    /// A node as others may keep it, if its page is complete.
-    pub(crate) fn cold(&self, id: u32) -> Option<ColdPage> {
+    /// A node as others may keep it, if its KV block is complete.
+    pub(crate) fn cold(&self, id: u32) -> Option<PrefixBlock> {
         let node = self.node(id);
         let window = (node.window != NONE).then_some(node.window);
-        let whole = node.linked && node.rows == PAGE_TOKENS;
-        whole.then_some(ColdPage { name: node.name, full: id, window })
+        let whole = node.linked && node.rows == KV_BLOCK_SIZE;
+        whole.then_some(PrefixBlock { hash: node.hash, full: id, window })
     }
 
-    /// Complete pages that no sequence uses, the longest unused first.
+    /// Complete KV blocks that no sequence uses, the longest unused first.
     pub(crate) fn unused(&self) -> Vec<u32> {
         let ids = 0..self.nodes.len() as u32;
         let idle = |id: &u32| self.node(*id).users == 0 && self.cold(*id).is_some();
@@ -165,7 +165,7 @@ impl Tree {
         if parent == NONE { &mut self.first_root } else { &mut self.node_mut(parent).first_child }
     }
 
-    /// Takes an unused, childless node out. Its full page is free; returns its window page.
+    /// Takes an unused, childless node out. Its full KV block is free; returns its window KV block.
     pub(crate) fn unlink(&mut self, id: u32) -> u32 {
         let node = self.node(id).clone();
         assert!(node.linked && node.users == 0 && node.first_child == NONE, "node {id} is in use");
@@ -193,26 +193,26 @@ impl Tree {
         ids.min_by_key(|&id| self.node(id).used)
     }
 
-    /// The node whose window page went unused longest.
+    /// The node whose window KV block went unused longest.
     pub(crate) fn oldest_window(&self) -> Option<u32> {
         let idle = |node: &Node| node.linked && node.window != NONE && node.window_users == 0;
         let ids = (0..self.nodes.len() as u32).filter(|&id| idle(self.node(id)));
         ids.min_by_key(|&id| self.node(id).window_used)
     }
 
-    /// Takes the unused window page of a node away.
+    /// Takes the unused window KV block of a node away.
     pub(crate) fn take_window(&mut self, id: u32) -> u32 {
         let node = self.node_mut(id);
-        assert!(node.window != NONE && node.window_users == 0, "window page of {id} is in use");
+        assert!(node.window != NONE && node.window_users == 0, "window block of {id} is in use");
         self.idle_windows -= 1;
         std::mem::replace(&mut self.node_mut(id).window, NONE)
     }
 
-    /// Gives a node that lost it a window page, with one user.
-    pub(crate) fn give_window(&mut self, id: u32, page: u32) {
+    /// Gives a node that lost it a window KV block, with one user.
+    pub(crate) fn give_window(&mut self, id: u32, block: u32) {
         let node = self.node_mut(id);
-        assert!(node.window == NONE && node.window_users == 0, "node {id} has a window page");
-        node.window = page;
+        assert!(node.window == NONE && node.window_users == 0, "node {id} has a window block");
+        node.window = block;
         node.window_users = 1;
     }
 
@@ -233,7 +233,7 @@ impl Tree {
 
     pub(crate) fn hold_window(&mut self, id: u32) {
         let node = self.node_mut(id);
-        assert!(node.window != NONE, "the window page of {id} is gone");
+        assert!(node.window != NONE, "the window block of {id} is gone");
         node.window_users += 1;
         self.idle_windows -= usize::from(self.node(id).window_users == 1);
     }

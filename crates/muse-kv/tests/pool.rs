@@ -4,8 +4,8 @@ use muse_kv::{Pool, PoolOptions};
 use muse_testkit::suite::kv_pool::Shape;
 
 fn build(shape: Shape) -> Pool {
-    let Shape { full_pages, window_pages, reach, block } = shape;
-    Pool::new(PoolOptions { full_pages, window_pages, reach, block })
+    let Shape { full_blocks, window_blocks, reach, block } = shape;
+    Pool::new(PoolOptions { full_blocks, window_blocks, reach, block })
 }
 
 muse_testkit::suite::kv_pool!(build);

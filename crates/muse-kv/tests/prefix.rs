@@ -1,16 +1,16 @@
 //! What is found again: trunks, branches, edits, and what eviction and the window leave of them.
 
-use muse_core::contract::{KvPool, PageCopy, PageGroup, PageKey, SeqId, Token};
+use muse_core::contract::{BlockCopy, KvGroup, KvPool, PositionKey, SeqId, Token};
 use muse_kv::{Pool, PoolOptions};
 
-const WIDE: PoolOptions = PoolOptions { full_pages: 64, window_pages: 64, reach: 100, block: 64 };
+const WIDE: PoolOptions = PoolOptions { full_blocks: 64, window_blocks: 64, reach: 100, block: 64 };
 
-fn keys(tokens: impl IntoIterator<Item = u32>) -> Vec<PageKey> {
-    tokens.into_iter().map(|id| PageKey::Token(Token(id))).collect()
+fn keys(tokens: impl IntoIterator<Item = u32>) -> Vec<PositionKey> {
+    tokens.into_iter().map(|id| PositionKey::Token(Token(id))).collect()
 }
 
-/// Runs a whole sequence a page at a time and leaves it open. Returns the rows found.
-fn run(pool: &mut Pool, seq: u64, keys: &[PageKey]) -> u32 {
+/// Runs a whole sequence a KV block at a time and leaves it open. Returns the rows found.
+fn run(pool: &mut Pool, seq: u64, keys: &[PositionKey]) -> u32 {
     let seq = SeqId(seq);
     let cached = pool.open(seq, keys).expect("opens");
     for chunk in keys[cached as usize..].chunks(64) {
@@ -46,10 +46,10 @@ fn open_sequences_share_their_trunk() {
     let mut pool = Pool::new(WIDE);
     let branch = |id: u32| keys((0..300).chain(id..id + 50));
     run(&mut pool, 1, &branch(1000));
-    // Whole pages of an open sequence are shared; its last one is still its own.
+    // Whole KV blocks of an open sequence are shared; its last one is still its own.
     assert_eq!(run(&mut pool, 2, &branch(2000)), 256 + 44);
-    assert_eq!(pool.pages(SeqId(1)).full[..4], pool.pages(SeqId(2)).full[..4]);
-    assert_ne!(pool.pages(SeqId(1)).full[4], pool.pages(SeqId(2)).full[4]);
+    assert_eq!(pool.block_table(SeqId(1)).full[..4], pool.block_table(SeqId(2)).full[..4]);
+    assert_ne!(pool.block_table(SeqId(1)).full[4], pool.block_table(SeqId(2)).full[4]);
 }
 
 #[test]
@@ -58,23 +58,23 @@ fn an_edit_shares_what_is_before_it() {
     run(&mut pool, 1, &keys(0..400));
     pool.close(SeqId(1));
     let mut edited = keys(0..400);
-    edited[0] = PageKey::Token(Token(77));
+    edited[0] = PositionKey::Token(Token(77));
     assert_eq!(run(&mut pool, 2, &edited), 0, "the first row differs");
     let mut edited = keys(0..400);
-    edited[200] = PageKey::Token(Token(77));
+    edited[200] = PositionKey::Token(Token(77));
     let seq = SeqId(3);
     assert_eq!(pool.open(seq, &edited).expect("opens"), 200);
-    let mut copies: Vec<PageCopy> = Vec::new();
-    let shared = pool.pages(seq).full[3];
+    let mut copies: Vec<BlockCopy> = Vec::new();
+    let shared = pool.block_table(seq).full[3];
     pool.reserve(seq, 201, &mut copies).expect("fits");
-    assert_eq!(copies.len(), 2, "a page of each group is copied before it is written");
-    assert!(copies.iter().all(|copy| copy.rows == 8));
-    assert_eq!((copies[0].group, copies[0].from), (PageGroup::Full, shared));
-    assert_eq!(pool.pages(seq).full[3], copies[0].to);
+    assert_eq!(copies.len(), 2, "a block of each group is copied before it is written");
+    assert!(copies.iter().all(|copy| copy.positions == 8));
+    assert_eq!((copies[0].group, copies[0].from), (KvGroup::Full, shared));
+    assert_eq!(pool.block_table(seq).full[3], copies[0].to);
 }
 
 #[test]
-fn sequences_that_come_to_the_same_rows_keep_one_page() {
+fn sequences_that_come_to_the_same_rows_keep_one_block() {
     let mut pool = Pool::new(WIDE);
     let same = keys(0..128);
     for seq in [SeqId(1), SeqId(2)] {
@@ -83,20 +83,20 @@ fn sequences_that_come_to_the_same_rows_keep_one_page() {
     }
     pool.commit(SeqId(1), &same);
     pool.commit(SeqId(2), &same);
-    assert_eq!(pool.pages(SeqId(1)).full, pool.pages(SeqId(2)).full);
+    assert_eq!(pool.block_table(SeqId(1)).full, pool.block_table(SeqId(2)).full);
     assert_eq!(pool.free().full, 62);
 }
 
 #[test]
 fn the_prefix_unused_longest_goes_first() {
-    let mut pool = Pool::new(PoolOptions { full_pages: 6, window_pages: 6, ..WIDE });
+    let mut pool = Pool::new(PoolOptions { full_blocks: 6, window_blocks: 6, ..WIDE });
     run(&mut pool, 1, &keys(0..128));
     pool.close(SeqId(1));
     run(&mut pool, 2, &keys(1000..1128));
     pool.close(SeqId(2));
     assert_eq!(run(&mut pool, 3, &keys(0..128)), 127);
     pool.close(SeqId(3));
-    // Four pages are wanted and two are free: the second talk makes place.
+    // Four KV blocks are wanted and two are free: the second talk makes place.
     run(&mut pool, 4, &keys(2000..2200));
     pool.close(SeqId(4));
     assert_eq!(pool.open(SeqId(5), &keys(0..128)).expect("opens"), 127);
@@ -105,14 +105,14 @@ fn the_prefix_unused_longest_goes_first() {
 
 #[test]
 fn a_prefix_without_its_window_is_not_taken_up() {
-    // A window of two pages: the trunk's first pages are there, their window rows are not.
-    let mut pool = Pool::new(PoolOptions { full_pages: 40, window_pages: 6, ..WIDE });
+    // A window of two KV blocks: the trunk's first KV blocks are there, their window rows are not.
+    let mut pool = Pool::new(PoolOptions { full_blocks: 40, window_blocks: 6, ..WIDE });
     run(&mut pool, 1, &keys(0..640));
     pool.close(SeqId(1));
     let at_end = keys((0..640).chain(7000..7010));
     assert_eq!(run(&mut pool, 2, &at_end), 640, "the end can be taken up");
     let mut middle = keys(0..640);
-    middle[230] = PageKey::Token(Token(77));
+    middle[230] = PositionKey::Token(Token(77));
     assert_eq!(pool.open(SeqId(3), &middle).expect("opens"), 0, "the middle cannot");
 }
 
@@ -120,12 +120,12 @@ fn a_prefix_without_its_window_is_not_taken_up() {
 fn truncation_reaches_back_as_far_as_the_window_is_there() {
     let mut pool = Pool::new(WIDE);
     run(&mut pool, 1, &keys(0..640));
-    assert_eq!(pool.pages(SeqId(1)).window_base, 512);
+    assert_eq!(pool.block_table(SeqId(1)).window_base, 512);
     pool.truncate(SeqId(1), 200);
-    let pages = pool.pages(SeqId(1));
-    assert_eq!((pages.full.len(), pages.window_base, pages.window.len()), (4, 64, 3));
+    let blocks = pool.block_table(SeqId(1));
+    assert_eq!((blocks.full.len(), blocks.window_base, blocks.window.len()), (4, 64, 3));
     pool.truncate(SeqId(1), 0);
-    assert!(pool.pages(SeqId(1)).window.is_empty());
-    assert_eq!((pool.pages(SeqId(1)).window_base, pool.free()), (0, pool.total()));
+    assert!(pool.block_table(SeqId(1)).window.is_empty());
+    assert_eq!((pool.block_table(SeqId(1)).window_base, pool.free()), (0, pool.total()));
     assert_eq!(run(&mut pool, 2, &keys(0..640)), 639);
 }

@@ -40,7 +40,7 @@ pub struct ModelCard {
     pub formats: Vec<(String, f32)>,
     /// Device it runs on.
     pub backend: String,
-    /// Most guesses a verify carries; 0 without a drafter.
+    /// Most drafts a verify carries; 0 without a drafter.
     pub draft_width: u32,
     /// Unix time when it was loaded, in seconds.
     pub loaded_at: u64,

@@ -9,16 +9,16 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use muse_core::contract::KvType;
-use muse_core::model::Mix;
+use muse_core::model::BfpPolicy;
 use muse_serve::ServeOptions;
 use muse_serve::wire::{BACKENDS, LoadOptions};
 use serde::Deserialize;
 
-/// Bytes of spilled pages when nobody says otherwise.
+/// Bytes of spilled KV blocks when nobody says otherwise.
 const SPILL_BYTES: u64 = 8 << 30;
 
 /// Milliseconds between tokens when nobody says otherwise.
-const TOKEN_GAP_MS: u64 = 500;
+const TARGET_ITL_MS: u64 = 500;
 
 /// The file that holds what flags and variables leave open.
 #[derive(Args, Clone, Debug, Default)]
@@ -72,7 +72,7 @@ pub(crate) struct ModelFlags {
     /// Run without the drafter
     #[arg(long, conflicts_with_all = ["draft", "max_draft"], env = "MUSE_NO_DRAFT")]
     no_draft: bool,
-    /// Folder that keeps pages of the K/V cache that must make way, over restarts too
+    /// Folder that keeps KV blocks of the K/V cache that must make way, over restarts too
     #[arg(long, value_name = "DIR", env = "MUSE_KV_SPILL")]
     kv_spill: Option<PathBuf>,
     /// The most bytes that folder may take [default: 8 GiB]
@@ -100,7 +100,7 @@ pub(crate) struct ServeFlags {
     /// Milliseconds between the tokens of an answer that prompts of others should not exceed; by
     /// measured time they are read in smaller pieces [default: 500]
     #[arg(long, value_name = "MS", env = "MUSE_TOKEN_GAP")]
-    token_gap: Option<u64>,
+    target_itl: Option<u64>,
     /// What to log, such as info or muse_serve=debug [default: info]
     #[arg(long, value_name = "FILTER", env = "MUSE_LOG")]
     log: Option<String>,
@@ -112,7 +112,7 @@ pub(crate) struct Serving {
     /// Where and how to serve.
     pub(crate) options: ServeOptions,
     /// Time between tokens that prompts of others should not exceed.
-    pub(crate) token_gap: Duration,
+    pub(crate) target_itl: Duration,
     /// Filter of the log.
     pub(crate) log: String,
 }
@@ -190,8 +190,8 @@ impl ConfigFile {
                 drain: drain.unwrap_or(usual.drain),
                 ..usual
             },
-            token_gap: Duration::from_millis(
-                flags.token_gap.or(file.token_gap).unwrap_or(TOKEN_GAP_MS),
+            target_itl: Duration::from_millis(
+                flags.target_itl.or(file.target_itl).unwrap_or(TARGET_ITL_MS),
             ),
             log: flags.log.or(file.log).unwrap_or_else(|| "info".to_owned()),
         })
@@ -210,10 +210,10 @@ impl Kv {
 }
 
 impl Rounding {
-    fn mix(self) -> Mix {
+    fn mix(self) -> BfpPolicy {
         match self {
-            Self::Bfp8 => Mix::Bfp8,
-            Self::Bfp4 => Mix::Bfp4,
+            Self::Bfp8 => BfpPolicy::Bfp8,
+            Self::Bfp4 => BfpPolicy::Bfp4,
         }
     }
 }

@@ -17,12 +17,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muse_atem::{FileTemplate, Grammars, Template, Tokenizer as AtemTokenizer, template_warning};
 use muse_core::contract::{
-    Backend, Drafter, Engine, KvPool, KvType, PromptTemplate, Sampling, Scores, Shelf, TensorInfo,
-    Token, Tokenizer, WeightSource,
+    Backend, Drafter, Engine, KvOffloadStore, KvPool, KvType, LogitsRequest, PromptTemplate,
+    Sampling, TensorInfo, Token, Tokenizer, WeightSource,
 };
 use muse_core::engine::{self, EngineOptions};
-use muse_core::model::{Mix, Model, Rounded};
-use muse_core::sampler::mix;
+use muse_core::hash::hash64;
+use muse_core::model::{BfpPolicy, Model, RoundedWeights};
 use muse_core::{Error, Result};
 use muse_dflash::Dflash;
 use muse_kv::Pool;
@@ -58,31 +58,31 @@ pub struct LoadOptions {
     /// How K and V are stored, the drafter's too.
     pub kv: KvType,
     /// Rounds the matrices, the drafter's too, to what a Tenstorrent card would hold of them.
-    pub weights: Option<Mix>,
+    pub weights: Option<BfpPolicy>,
     /// Positions a sequence may have; none means what the checkpoint allows and memory holds.
     pub context: Option<u32>,
     /// Sequences of full length that the cache holds; none means what memory holds, up to
-    /// `most_parallel`.
+    /// `default_max_parallel`.
     pub parallel: Option<usize>,
     /// Sequences that may run at a time; 0 counts as 1.
-    pub most_parallel: usize,
+    pub default_max_parallel: usize,
     /// How long a step with prompt rows should take at most while others are answered.
-    pub token_gap: Option<Duration>,
+    pub target_itl: Option<Duration>,
     /// Threads that compute; none means one a core.
     pub threads: Option<usize>,
     /// Multiplies by activations in f32 where the device would round them: slower, for comparing
     /// with references.
     pub exact: bool,
-    /// Guesses of every verify, at most the drafter's width; 0 leaves the drafter out. None means
+    /// Draft tokens of every verify, at most the drafter's width; 0 leaves the drafter out. None means
     /// as many as pay.
     pub max_draft: Option<u32>,
-    /// Where pages of the K/V cache go that must make way, and the most bytes of them.
+    /// Where KV blocks of the K/V cache go that must make way, and the most bytes of them.
     pub spill: Option<(PathBuf, u64)>,
     /// One of [`BACKENDS`]; none means the first.
     pub backend: Option<String>,
     /// Lets no request find the rows that earlier ones left in the cache; excludes `spill`.
     pub cold: bool,
-    /// Makes room for the scores of many rows, for [`Loaded::logits`] and [`Loaded::passes`].
+    /// Makes room for the logits of many rows, for [`Loaded::logits`] and [`Loaded::passes`].
     pub logits: bool,
 }
 
@@ -174,7 +174,7 @@ fn check_draft(most: Option<u32>, width: u32) -> Result<()> {
     let advice = match (most, width) {
         (Some(1..), 0) => "there is no drafter; name one with --draft".to_owned(),
         (Some(most), _) if most > width => {
-            format!("the drafter guesses at most {width} tokens; give 0 to {width}")
+            format!("the drafter drafts at most {width} tokens; give 0 to {width}")
         }
         _ => return Ok(()),
     };
@@ -189,7 +189,7 @@ fn join<B: Backend>(
     options: &LoadOptions,
     progress: &mut dyn FnMut(&str, usize, usize),
 ) -> Result<Loaded> {
-    let target = options.weights.map(|mix| Rounded::new(&files.target, mix));
+    let target = options.weights.map(|mix| RoundedWeights::new(&files.target, mix));
     let source = target.as_ref().map_or(&files.target as &dyn WeightSource, |source| source);
     let backend = Arc::new(backend);
     let text = source.spec().text.as_ref().ok_or_else(|| {
@@ -200,7 +200,7 @@ fn join<B: Backend>(
         ))
     })?;
     let read = files.drafter.as_ref().map(|drafter| drafter as &dyn WeightSource);
-    let rounded = read.zip(options.weights).map(|(drafter, mix)| Rounded::new(drafter, mix));
+    let rounded = read.zip(options.weights).map(|(drafter, mix)| RoundedWeights::new(drafter, mix));
     let guesser = rounded.as_ref().map(|drafter| drafter as &dyn WeightSource).or(read);
     let sizes = Sizes::fit(&*backend, text, source, guesser, options)?;
     // Before the long load, which may show the plan to be wrong.
@@ -216,10 +216,11 @@ fn join<B: Backend>(
     };
     let draft_width = drafter.as_ref().map_or(0, |drafter| drafter.width() as u32);
     check_draft(options.max_draft, draft_width)?;
-    let taps = drafter.as_ref().map_or(Vec::new(), |drafter| drafter.layers().to_vec());
+    let captured_hidden =
+        drafter.as_ref().map_or(Vec::new(), |drafter| drafter.captured_layers().to_vec());
     let target = {
         let mut progress = |done, total| progress("loading the model", done, total);
-        let options = sizes.model(taps);
+        let options = sizes.model(captured_hidden);
         Model::new(Arc::clone(&backend), source, &options, &mut progress)?
     };
     let tokenizer = source.vocabulary()?.map(AtemTokenizer::new).transpose()?;
@@ -236,7 +237,7 @@ fn join<B: Backend>(
             let device = format!("{backend_name} {kv:?} {} {mix:?}", options.exact);
             let sources = [Some(&files.target as &dyn WeightSource), read];
             let identity = identity(sources.into_iter().flatten(), device)?;
-            Some(Arc::new(SpillFolder::open(folder, *most, identity)?) as Arc<dyn Shelf>)
+            Some(Arc::new(SpillFolder::open(folder, *most, identity)?) as Arc<dyn KvOffloadStore>)
         }
         None => None,
     };
@@ -278,7 +279,7 @@ fn template(
     Ok(Arc::new(FileTemplate::new(&source, tokenizer).map_err(|error| wrong(&error))?))
 }
 
-/// A number that differs where pages of the K/V cache would: other weights, a `device` that computes
+/// A number that differs where KV blocks of the K/V cache would: other weights, a `device` that computes
 /// or stores otherwise. Looks at the beginning of every tensor, not at all of it.
 fn identity<'a>(
     sources: impl Iterator<Item = &'a dyn WeightSource>,
@@ -293,7 +294,7 @@ fn identity<'a>(
             bytes.extend(&view.bytes[..view.bytes.len().min(LOOKED_AT)]);
         }
     }
-    Ok(bytes.iter().fold(bytes.len() as u64, |sum, &byte| mix(sum, u64::from(byte))))
+    Ok(bytes.iter().fold(bytes.len() as u64, |sum, &byte| hash64(sum, u64::from(byte))))
 }
 
 /// The tensors that are parameters of the text model. The norms of q and k hold a constant.
@@ -348,13 +349,13 @@ fn stop(source: &dyn WeightSource, tokenizer: Option<&dyn Tokenizer>) -> Vec<Tok
         && let Some(tokenizer) = tokenizer
     {
         let ends = ["<|end_of_text|>", "<|eot|>"];
-        stop.extend(ends.iter().filter_map(|mark| tokenizer.control(mark)));
+        stop.extend(ends.iter().filter_map(|mark| tokenizer.special_token(mark)));
     }
     stop
 }
 
 impl Loaded {
-    /// Runs `prompt` and hands over the scores of its tokens, after scale and cap, some whole rows
+    /// Runs `prompt` and hands over the logits of its tokens, after scale and cap, some whole rows
     /// `[rows, vocab]` at a time, for as long as `take` says so.
     ///
     /// # Errors
@@ -382,8 +383,8 @@ impl Loaded {
         let (rows, scored) = passes.limits();
         let mut values = Vec::new();
         for chunk in prompt.chunks(rows.min(scored)) {
-            passes.pass(chunk, Scores::All)?;
-            passes.scores(chunk.len(), &mut values)?;
+            passes.pass(chunk, LogitsRequest::All)?;
+            passes.logits(chunk.len(), &mut values)?;
             if take(&values).is_break() {
                 break;
             }
@@ -429,7 +430,7 @@ struct Joined<B: Backend> {
     target: Model<B>,
     drafter: Option<Dflash<B>>,
     sizes: Sizes,
-    spill: Option<Arc<dyn Shelf>>,
+    spill: Option<Arc<dyn KvOffloadStore>>,
     cold: bool,
 }
 
@@ -442,10 +443,11 @@ impl<B: Backend> Parts for Joined<B> {
         let Self { backend, target, drafter, sizes, spill, cold } = *self;
         let pool: Box<dyn KvPool> = match &spill {
             _ if cold => Box::new(Cold(Pool::new(sizes.pool))),
-            Some(shelf) => Box::new(Pool::spilling(sizes.pool, shelf.root())),
+            Some(kv_offload) => Box::new(Pool::spilling(sizes.pool, kv_offload.root())),
             None => Box::new(Pool::new(sizes.pool)),
         };
-        let options = EngineOptions { on_failure: Some(on_failure), shelf: spill, ..sizes.engine };
+        let options =
+            EngineOptions { on_failure: Some(on_failure), kv_offload: spill, ..sizes.engine };
         let drafter = drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter<B>>);
         let handle = engine::spawn(backend, Box::new(target), drafter, pool, options)?;
         Ok(Arc::new(handle))

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use muse_core::Result;
-use muse_core::contract::{KvShape, KvType, PAGE_TOKENS, PageGroup, Place};
+use muse_core::contract::{KV_BLOCK_SIZE, KvGroup, KvShape, KvType, SeqSlice};
 use muse_core::quant::tile::{SIDE, TileFormat};
 
 use crate::device::Device;
@@ -25,7 +25,7 @@ impl KvPages {
     pub fn new(device: &Device, shape: KvShape) -> Result<Self> {
         assert_eq!(shape.kind, KvType::Bf16, "the device keeps K and V in BF16");
         assert!(shape.head_dim.is_multiple_of(SIDE), "heads of {} in tiles", shape.head_dim);
-        let rows = shape.pages * shape.kv_heads * PAGE_TOKENS;
+        let rows = shape.blocks * shape.kv_heads * KV_BLOCK_SIZE;
         let zeroed = || -> Result<Matrix> {
             let matrix = Matrix::new(device, TileFormat::Bf16, rows, shape.head_dim)?;
             matrix.buffer.write(&vec![0; matrix.bytes() as usize])?;
@@ -53,7 +53,7 @@ impl KvPages {
 
     /// Bytes of a page, K and V.
     pub fn page_bytes(&self) -> usize {
-        self.shape.page_bytes()
+        self.shape.block_bytes()
     }
 
     /// Appends a page, K then V, as tiles.
@@ -87,12 +87,12 @@ impl KvPages {
 
     /// The first rows of a head of a page, as rows of K and of V.
     pub(crate) fn rows(&self, page: u32, head: usize, rows: usize) -> Range<u32> {
-        let first = (page as usize * self.heads() + head) * PAGE_TOKENS;
+        let first = (page as usize * self.heads() + head) * KV_BLOCK_SIZE;
         first as u32..(first + rows) as u32
     }
 
     /// The layers that it belongs to.
-    pub fn group(&self) -> PageGroup {
+    pub fn group(&self) -> KvGroup {
         self.shape.group
     }
 
@@ -107,21 +107,21 @@ impl KvPages {
     }
 }
 
-/// Positions of the rows of all places, for whole tiles: 0 for the rows that fill them up.
-pub fn positions(places: &[Place<'_>]) -> Vec<u32> {
-    in_tiles(places.iter().flat_map(Place::positions).collect(), 0)
+/// Positions of the rows of all slices, for whole tiles: 0 for the rows that fill them up.
+pub fn positions(slices: &[SeqSlice<'_>]) -> Vec<u32> {
+    in_tiles(slices.iter().flat_map(SeqSlice::positions).collect(), 0)
 }
 
-/// Where K and V of the rows of all places go, for whole tiles: a page's number times 64 and the
+/// Where K and V of the rows of all slices go, for whole tiles: a page's number times 64 and the
 /// row in it, and nowhere for the rows that fill them up.
-pub fn slots(places: &[Place<'_>], group: PageGroup) -> Vec<u32> {
-    let slot = |place: &Place<'_>, position| {
-        let (page, row) = place.pages.slot(group, position);
-        page * PAGE_TOKENS as u32 + row as u32
+pub fn slots(slices: &[SeqSlice<'_>], group: KvGroup) -> Vec<u32> {
+    let slot = |slice: &SeqSlice<'_>, position| {
+        let (page, row) = slice.blocks.slot(group, position);
+        page * KV_BLOCK_SIZE as u32 + row as u32
     };
-    let rows = places
+    let rows = slices
         .iter()
-        .flat_map(|place| place.positions().map(move |position| slot(place, position)));
+        .flat_map(|slice| slice.positions().map(move |position| slot(slice, position)));
     in_tiles(rows.collect(), u32::MAX)
 }
 

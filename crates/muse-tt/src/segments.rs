@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use muse_core::Result;
-use muse_core::contract::{Mask, PAGE_TOKENS, PageGroup, Place};
+use muse_core::contract::{KV_BLOCK_SIZE, KvGroup, Mask, SeqSlice};
 use muse_core::quant::tile::SIDE;
 
 use crate::device::Device;
@@ -51,24 +51,24 @@ impl Segments {
         self.ids.bytes()
     }
 
-    /// How many segments the rows of these places are, pieces of up to `most_pages` pages counted
+    /// How many segments the rows of these slices are, pieces of up to `most_pages` pages counted
     /// each.
-    pub fn count(places: &[Place<'_>], mask: Mask, most_pages: usize) -> usize {
-        spans(places).map(|span| span.pieces(mask, most_pages as u32).count()).sum()
+    pub fn count(slices: &[SeqSlice<'_>], mask: Mask, most_pages: usize) -> usize {
+        spans(slices).map(|span| span.pieces(mask, most_pages as u32).count()).sum()
     }
 
-    /// Replaces all of them by those of the rows of `places`.
+    /// Replaces all of them by those of the rows of `slices`.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
     ///
     /// # Panics
     /// If there are more of them than there is room for.
-    pub fn write(&mut self, places: &[Place<'_>], group: PageGroup, mask: Mask) -> Result<()> {
+    pub fn write(&mut self, slices: &[SeqSlice<'_>], group: KvGroup, mask: Mask) -> Result<()> {
         let width = self.ids.buffer.page_bytes() as usize / 4;
         let mut numbers = Vec::new();
         self.has_pieces = false;
-        for span in spans(places) {
+        for span in spans(slices) {
             for segment in span.segments(group, mask, self.most_pages as u32) {
                 self.has_pieces |= segment[PIECES] > 1;
                 numbers.extend(segment);
@@ -79,26 +79,26 @@ impl Segments {
     }
 }
 
-/// Rows of one place in one row of tiles.
+/// Rows of one slice in one row of tiles.
 struct Span<'a, 'p> {
-    place: &'a Place<'p>,
+    slice: &'a SeqSlice<'p>,
     /// First row in the pass, first position.
     row: usize,
     start: u32,
     rows: usize,
 }
 
-fn spans<'a, 'p>(places: &'a [Place<'p>]) -> impl Iterator<Item = Span<'a, 'p>> {
+fn spans<'a, 'p>(slices: &'a [SeqSlice<'p>]) -> impl Iterator<Item = Span<'a, 'p>> {
     let firsts =
-        places.iter().scan(0, |next, place| Some(std::mem::replace(next, *next + place.rows)));
-    let running = places.iter().zip(firsts).filter(|(place, _)| place.rows > 0);
-    running.flat_map(|(place, first)| {
-        let end = first + place.rows;
+        slices.iter().scan(0, |next, slice| Some(std::mem::replace(next, *next + slice.len)));
+    let running = slices.iter().zip(firsts).filter(|(slice, _)| slice.len > 0);
+    running.flat_map(|(slice, first)| {
+        let end = first + slice.len;
         let starts = (first / SIDE..end.div_ceil(SIDE)).map(move |tile| first.max(tile * SIDE));
         starts.map(move |row| Span {
-            place,
+            slice,
             row,
-            start: place.start + (row - first) as u32,
+            start: slice.start + (row - first) as u32,
             rows: end.min((row / SIDE + 1) * SIDE) - row,
         })
     })
@@ -107,12 +107,12 @@ fn spans<'a, 'p>(places: &'a [Place<'p>]) -> impl Iterator<Item = Span<'a, 'p>> 
 impl Span<'_, '_> {
     fn seen(&self, mask: Mask) -> impl Iterator<Item = Range<u32>> {
         let rows = self.start..self.start + self.rows as u32;
-        rows.map(move |position| mask.visible(self.place, position))
+        rows.map(move |position| mask.visible(self.slice, position))
     }
 
     /// The pages that any of its rows sees, cut.
     fn pieces(&self, mask: Mask, most: u32) -> impl Iterator<Item = Range<u32>> {
-        let page = PAGE_TOKENS as u32;
+        let page = KV_BLOCK_SIZE as u32;
         let begin = self.seen(mask).map(|seen| seen.start).min().expect("a span has rows") / page;
         let end = self.seen(mask).map(|seen| seen.end).max().expect("a span has rows");
         let end = end.div_ceil(page);
@@ -120,8 +120,8 @@ impl Span<'_, '_> {
         cuts.map(move |cut| begin.max(cut * most)..end.min((cut + 1) * most))
     }
 
-    fn segments(&self, group: PageGroup, mask: Mask, most: u32) -> impl Iterator<Item = Vec<u32>> {
-        let (page, first) = (PAGE_TOKENS as u32, self.row % SIDE);
+    fn segments(&self, group: KvGroup, mask: Mask, most: u32) -> impl Iterator<Item = Vec<u32>> {
+        let (page, first) = (KV_BLOCK_SIZE as u32, self.row % SIDE);
         let count = self.pieces(mask, most).count() as u32;
         self.pieces(mask, most).zip(0..).map(move |(pages, piece)| {
             let (tile, rows) = ((self.row / SIDE) as u32, self.rows as u32);
@@ -133,7 +133,7 @@ impl Span<'_, '_> {
                 *range = [seen.start, seen.end].map(|at| at.saturating_sub(pages.start * page));
             }
             numbers.extend(ranges.as_flattened());
-            numbers.extend(pages.map(|at| self.place.pages.slot(group, at * page).0));
+            numbers.extend(pages.map(|at| self.slice.blocks.slot(group, at * page).0));
             numbers
         })
     }
@@ -141,23 +141,23 @@ impl Span<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use muse_core::contract::PageTable;
+    use muse_core::contract::BlockTable;
 
     use super::*;
 
-    fn place(start: u32, rows: usize, window: &[u32], window_base: u32) -> Place<'_> {
-        Place { start, rows, pages: PageTable { full: &[], window, window_base } }
+    fn slice(start: u32, rows: usize, window: &[u32], window_base: u32) -> SeqSlice<'_> {
+        SeqSlice { start, len: rows, blocks: BlockTable { full: &[], window, window_base } }
     }
 
     fn all_of(span: &Span<'_, '_>, mask: Mask, most: u32) -> Vec<Vec<u32>> {
-        span.segments(PageGroup::Window, mask, most).collect()
+        span.segments(KvGroup::Window, mask, most).collect()
     }
 
     #[test]
     fn long_lists_are_cut_at_fixed_positions() {
         // Positions 199 and 200 see from 130 and 131 on: pages 2 and 3, of pieces of 3.
-        let places = [place(199, 2, &[5, 4, 8], 64)];
-        let span = spans(&places).next().unwrap();
+        let slices = [slice(199, 2, &[5, 4, 8], 64)];
+        let span = spans(&slices).next().unwrap();
         let pieces = all_of(&span, Mask::Causal { window: Some(70) }, 3);
         assert_eq!(pieces.len(), 2);
         assert_eq!(pieces[0][..6], [0, 0, 2, 1, 2, 0]);
@@ -170,19 +170,19 @@ mod tests {
 
     #[test]
     fn rows_are_cut_at_tiles_and_sequences() {
-        let places =
-            [(100, 40), (7, 1), (9, 0), (0, 23)].map(|(start, rows)| place(start, rows, &[], 0));
-        let cut: Vec<_> = spans(&places).map(|span| (span.row, span.start, span.rows)).collect();
+        let slices =
+            [(100, 40), (7, 1), (9, 0), (0, 23)].map(|(start, rows)| slice(start, rows, &[], 0));
+        let cut: Vec<_> = spans(&slices).map(|span| (span.row, span.start, span.rows)).collect();
         assert_eq!(cut, [(0, 100, 32), (32, 132, 8), (40, 7, 1), (41, 0, 23)]);
         let mask = Mask::Causal { window: None };
-        assert_eq!(Segments::count(&places, mask, 100), 4);
+        assert_eq!(Segments::count(&slices, mask, 100), 4);
     }
 
     #[test]
     fn keys_are_counted_from_the_first_page_that_is_seen() {
-        let places = [place(0, 3, &[9], 0), place(200, 2, &[5, 4, 8], 64)];
+        let slices = [slice(0, 3, &[9], 0), slice(200, 2, &[5, 4, 8], 64)];
         let mask = Mask::Causal { window: Some(70) };
-        let numbers: Vec<_> = spans(&places).flat_map(|span| all_of(&span, mask, 100)).collect();
+        let numbers: Vec<_> = spans(&slices).flat_map(|span| all_of(&span, mask, 100)).collect();
         let all = [0, u32::MAX];
         assert_eq!(numbers[0][..6], [0, 0, 3, 1, 1, 0]);
         assert_eq!(numbers[0][SEEN..SEEN + 8], [[0, 1], [0, 2], [0, 3], all].concat());
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn rows_of_a_block_see_each_other() {
-        let places = [place(66, 3, &[1, 2], 0)];
-        let span = spans(&places).next().unwrap();
-        let numbers = &all_of(&span, Mask::Block { reach: 10 }, 100)[0];
+        let slices = [slice(66, 3, &[1, 2], 0)];
+        let span = spans(&slices).next().unwrap();
+        let numbers = &all_of(&span, Mask::DraftBlock { reach: 10 }, 100)[0];
         assert_eq!(numbers[SEEN..SEEN + 6], [56, 69, 57, 69, 58, 69]);
     }
 }

@@ -12,7 +12,7 @@ use answers::spelled;
 use libfuzzer_sys::fuzz_target;
 use muse_atem::{FileTemplate, Tokenizer, encode, render, render_history};
 use muse_core::contract::{
-    Content, Conversation, Part, Piece, PromptTemplate, Tokenizer as _, Tool, ToolCall, Turn,
+    Content, Conversation, Part, PromptPart, PromptTemplate, Tokenizer as _, Tool, ToolCall, Message,
     Vocabulary,
 };
 
@@ -88,16 +88,16 @@ impl Choices<'_> {
         ToolCall { id: format!("c{}", self.text()), name: self.text(), arguments }
     }
 
-    fn turn(&mut self) -> Turn {
+    fn turn(&mut self) -> Message {
         match self.next() % 5 {
-            0 => Turn::System(self.content()),
-            1 => Turn::User(self.content()),
-            2 => Turn::Tool {
+            0 => Message::System(self.content()),
+            1 => Message::User(self.content()),
+            2 => Message::Tool {
                 name: self.maybe_text(),
                 call_id: self.maybe_text().map(|id| format!("c{id}")),
                 content: self.content(),
             },
-            _ => Turn::Assistant {
+            _ => Message::Assistant {
                 reasoning: self.maybe_text(),
                 content: self.content(),
                 calls: self.list(2, Self::call),
@@ -139,8 +139,8 @@ fuzz_target!(|data: &[u8]| {
     let history = render_history(&conversation).expect("it rendered");
     assert!(prompt.starts_with(&history));
     if let Ok(tokens) = encode(&prompt, NANO.as_ref()) {
-        let marks = tokens.iter().filter(|token| NANO.is_control(**token)).count();
-        let written = prompt.iter().filter(|piece| matches!(piece, Piece::Control(_))).count();
+        let marks = tokens.iter().filter(|token| NANO.is_special(**token)).count();
+        let written = prompt.iter().filter(|piece| matches!(piece, PromptPart::Special(_))).count();
         assert_eq!(marks, written, "text became a mark");
     }
 });

@@ -6,7 +6,7 @@ mod answers;
 
 use answers::{conversation, heard, spelled};
 use libfuzzer_sys::fuzz_target;
-use muse_atem::TextListener;
+use muse_atem::TextOutputParser;
 
 fuzz_target!(|data: &[u8]| {
     // The first bytes say how to hear, the rest is heard.
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     let stops = if stop % 4 == 0 { vec!["st".to_owned(), "t>".to_owned()] } else { Vec::new() };
     let conversation = conversation(how >> 1);
     let hear = |size: usize| {
-        let mut listener = TextListener::new(&conversation, &stops);
+        let mut listener = TextOutputParser::new(&conversation, &stops);
         let mut out = Vec::new();
         text.chunks(size.max(1)).for_each(|part| listener.hear_bytes(part, &mut out));
         listener.finish(complete, &mut out);

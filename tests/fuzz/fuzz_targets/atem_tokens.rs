@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 
 use answers::{conversation, heard};
 use libfuzzer_sys::fuzz_target;
-use muse_atem::{TokenListener, Tokenizer};
-use muse_core::contract::{Heard, Listener, Token, Vocabulary};
+use muse_atem::{TokenOutputParser, Tokenizer};
+use muse_core::contract::{ParsedEvent, OutputParser, Token, Vocabulary};
 
 static NANO: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
     let json = include_bytes!("../../../crates/muse-serve/assets/nano/target/tokenizer.json");
@@ -22,10 +22,10 @@ fuzz_target!(|data: &[u8]| {
     let conversation = conversation(how >> 1);
     let tokens = ids.chunks_exact(2).map(|id| Token(u32::from(u16::from_le_bytes([id[0], id[1]]))));
     let hear = |clear: bool| {
-        let mut listener = TokenListener::new(&conversation, &[], NANO.clone() as Arc<_>);
+        let mut listener = TokenOutputParser::new(&conversation, &[], NANO.clone() as Arc<_>);
         let (mut out, mut all) = (Vec::new(), Vec::new());
         for token in tokens.clone() {
-            listener.hear(token, &mut out);
+            listener.push(token, &mut out);
             if clear {
                 all.append(&mut out);
             }
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
     // What was said is the same, whether or not it was taken away in between.
     assert_eq!(heard(&hear(false)), heard(&all));
     for event in &all {
-        if let Heard::Call(call) = event {
+        if let ParsedEvent::ToolCall(call) = event {
             let arguments: serde_json::Value =
                 serde_json::from_str(&call.arguments).expect("arguments are JSON");
             assert!(arguments.is_object());

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use muse_core::contract::{Done, Drafter, KvType, SeqId, Target, TextSpec, Token, WeightSource};
-use muse_core::engine::{EngineOptions, Loop};
+use muse_core::contract::{
+    Done, Drafter, KvType, SeqId, TargetModel, TextSpec, Token, WeightSource,
+};
+use muse_core::engine::{EngineCore, EngineOptions};
+use muse_core::hash::hash64;
 use muse_core::model::{Model, ModelOptions};
-use muse_core::sampler::mix;
 use muse_cpu::{Cpu, CpuOptions};
 use muse_dflash::{Dflash, DflashOptions};
 use muse_kv::{Pool, PoolOptions};
@@ -27,12 +29,12 @@ const PROMPT: usize = 16;
 const PAGES_EACH: usize = 12;
 /// Rows of a pass.
 const ROWS: usize = 512;
-/// Guesses of a block, where the drafter does not say.
+/// Draft tokens of a block, where the drafter does not say.
 const WIDTH: usize = 15;
-/// Guesses for requests that leave the length to the engine, or do not.
+/// Draft tokens for requests that leave the length to the engine, or do not.
 const MODES: [(&str, Option<u32>); 3] =
     [("never", Some(0)), ("always", Some(WIDTH as u32)), ("by choice", None)];
-/// Chances of a replayed guess.
+/// Chances of a replayed draft.
 const HITS: [f64; 4] = [0.0, 0.5, 0.8, 0.95];
 
 struct Options {
@@ -78,7 +80,7 @@ fn main() -> Result<()> {
 
 /// An engine that measures.
 struct Bench {
-    engine: Loop<Cpu>,
+    engine: EngineCore<Cpu>,
     /// What the drafter replays, where it does.
     script: Option<Arc<Mutex<Script>>>,
     submitted: u64,
@@ -90,14 +92,14 @@ impl Bench {
         let target = Checkpoint::open(target)?;
         let spec = target.spec().text.clone().context("no text model")?;
         let most = TOGETHER[2];
-        let pages = most * PAGES_EACH + 32;
+        let blocks = most * PAGES_EACH + 32;
         let mut script = None;
         let drafter: Box<dyn Drafter<Cpu>> = if let Some(path) = drafter {
             let options = DflashOptions {
                 kv: KvType::Bf16,
-                window_pages: pages,
+                window_blocks: blocks,
                 max_anchors: most,
-                max_rows: ROWS,
+                max_num_batched_tokens: ROWS,
             };
             let source = Checkpoint::open(path)?;
             Box::new(Dflash::new(backend.clone(), &source, &spec, &options, &mut |_, _| {})?)
@@ -108,11 +110,11 @@ impl Bench {
         };
         let options = ModelOptions {
             kv: KvType::Bf16,
-            full_pages: pages,
-            window_pages: pages,
-            max_rows: ROWS,
-            max_scores: most * (drafter.width() + 1),
-            taps: drafter.layers().to_vec(),
+            full_blocks: blocks,
+            window_blocks: blocks,
+            max_num_batched_tokens: ROWS,
+            max_logits_rows: most * (drafter.width() + 1),
+            captured_layers: drafter.captured_layers().to_vec(),
         };
         let model = Model::new(backend.clone(), &target, &options, &mut |_, _| {})?;
         println!(
@@ -122,13 +124,14 @@ impl Bench {
             model.limits()
         );
         let pool = Pool::new(PoolOptions {
-            full_pages: pages,
-            window_pages: pages,
+            full_blocks: blocks,
+            window_blocks: blocks,
             reach: drafter.reach().max(window(&spec) - 1),
             block: ROWS as u32,
         });
-        let options = EngineOptions { max_active: most, ..EngineOptions::default() };
-        let engine = Loop::new(backend, Box::new(model), Some(drafter), Box::new(pool), &options)?;
+        let options = EngineOptions { max_num_seqs: most, ..EngineOptions::default() };
+        let engine =
+            EngineCore::new(backend, Box::new(model), Some(drafter), Box::new(pool), &options)?;
         Ok(Self { engine, script, submitted: 0 })
     }
 
@@ -151,7 +154,7 @@ impl Bench {
 
     fn random_ask(&self, seed: u64, tokens: u32) -> Ask {
         let vocab = self.engine.limits().vocab as u64;
-        let token = |p| Token((mix(seed, p) % vocab) as u32);
+        let token = |p| Token((hash64(seed, p) % vocab) as u32);
         Ask::greedy((0..PROMPT as u64).map(token).collect(), tokens)
     }
 
@@ -179,7 +182,7 @@ impl Bench {
         self.compare("golden chats", &asks, rounds)
     }
 
-    /// The same on what the model says to random prompts, by how often guesses are right.
+    /// The same on what the model says to random prompts, by how often drafts are right.
     fn choose_on_replays(&mut self, tokens: u32, rounds: usize) -> Result<()> {
         let ask = self.random_ask(1, tokens);
         let plain = Ask { max_draft: Some(0), ..ask.clone() };
@@ -190,7 +193,7 @@ impl Bench {
         for hit in HITS {
             let tokens = [ask.prompt.clone(), ids(&heard[0].tokens)].concat();
             *script.lock().expect("no panic while it was held") = Script { tokens, hit };
-            self.compare(&format!("guesses right by {hit}"), std::slice::from_ref(&ask), rounds)?;
+            self.compare(&format!("drafts right by {hit}"), std::slice::from_ref(&ask), rounds)?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! Keeps the engine busy with requests that come, go and are cancelled, and looks at its memory:
-//! `soak [--minutes N] [--seed S]`. Ends badly when memory grew after the first minute, a page did
+//! `soak [--minutes N] [--seed S]`. Ends badly when memory grew after the first minute, a KV block did
 //! not come back, or a request had not exactly one end.
 
 use std::ops::ControlFlow;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use muse_core::contract::{Event, KvType, Sampling, SeqId, Token};
-use muse_core::engine::{EngineOptions, Loop};
-use muse_core::sampler::mix;
+use muse_core::engine::{EngineCore, EngineOptions};
+use muse_core::hash::hash64;
 use muse_cpu::Cpu;
 use muse_tests::chats::{STOP, chats};
 use muse_tests::checkpoint::{Checkpoint, cpu};
@@ -61,7 +61,7 @@ fn main() -> Result<ExitCode> {
 
 /// Returns the requests, and the resident memory after the first minute and at the end, in KiB.
 fn keep_busy(
-    engine: &mut Loop<Cpu>,
+    engine: &mut EngineCore<Cpu>,
     heard: &Arc<Heard>,
     minutes: u64,
     seed: u64,
@@ -72,7 +72,7 @@ fn keep_busy(
     let vocab = engine.limits().vocab;
     while clock.elapsed() < end {
         step += 1;
-        let dice = |salt: u64, n: u64| mix(mix(seed, step), salt) % n;
+        let dice = |salt: u64, n: u64| hash64(hash64(seed, step), salt) % n;
         let (waiting, active) = engine.load();
         if waiting + active < MOST && dice(1, 3) == 0 {
             submitted += 1;

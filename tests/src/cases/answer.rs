@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use muse_atem::{TextListener, TokenListener, Tokenizer, json::Json, request};
-use muse_core::contract::{Conversation, Heard, Listener, Piece, Token, Tokenizer as _};
+use muse_atem::{TextOutputParser, TokenOutputParser, Tokenizer, json::Json, request};
+use muse_core::contract::{
+    Conversation, OutputParser, ParsedEvent, PromptPart, Token, Tokenizer as _,
+};
 use serde_json::Value;
 
 use super::{Case, Outcome, difference};
@@ -39,7 +41,7 @@ pub(super) fn run(case: &Case, tokenizer: &Arc<Tokenizer>) -> Outcome {
         let conversation = conversation(case)?;
         let inputs = inputs(&case.given, tokenizer)?;
         let complete = case.given["engine_finish"] == "stop";
-        let heard = hear_all(&conversation, &inputs, complete, tokenizer);
+        let heard = parse_all(&conversation, &inputs, complete, tokenizer);
         check(case, &heard)
     };
     match run() {
@@ -52,8 +54,8 @@ pub(super) fn run(case: &Case, tokenizer: &Arc<Tokenizer>) -> Outcome {
 ///
 /// # Errors
 /// The case cannot be read.
-pub fn hear(case: &Case, parts: &[&[u8]]) -> Result<Answer, String> {
-    let mut listener = TextListener::new(&conversation(case)?, &[]);
+pub fn parse(case: &Case, parts: &[&[u8]]) -> Result<Answer, String> {
+    let mut listener = TextOutputParser::new(&conversation(case)?, &[]);
     let mut out = Vec::new();
     for part in parts {
         listener.hear_bytes(part, &mut out);
@@ -66,14 +68,14 @@ pub fn hear(case: &Case, parts: &[&[u8]]) -> Result<Answer, String> {
 ///
 /// # Errors
 /// The case cannot be read.
-pub fn hear_tokens(
+pub fn parse_tokens(
     case: &Case,
     tokens: &[Token],
     tokenizer: &Arc<Tokenizer>,
 ) -> Result<Answer, String> {
     let inputs: Vec<Input> = tokens.iter().copied().map(Input::Token).collect();
     let complete = case.given["engine_finish"] == "stop";
-    Ok(answer(&hear_all(&conversation(case)?, &inputs, complete, tokenizer).concat()))
+    Ok(answer(&parse_all(&conversation(case)?, &inputs, complete, tokenizer).concat()))
 }
 
 /// The conversation that the answer belongs to: its tools and what the prompt committed.
@@ -87,7 +89,8 @@ fn conversation(case: &Case) -> Result<Conversation, String> {
             .strip_prefix("<|start|>assistant")
             .and_then(|rest| rest.strip_suffix("<|message|>"))
             .ok_or_else(|| format!("prompt_tail {tail:?} is unknown to this runner"))?;
-        conversation.tail = vec![Piece::Text(header.to_owned()), Piece::Control("<|message|>")];
+        conversation.answer_prefix =
+            vec![PromptPart::Text(header.to_owned()), PromptPart::Special("<|message|>")];
     }
     Ok(conversation)
 }
@@ -130,27 +133,27 @@ fn hex(value: &Value) -> Result<Input, String> {
 
 /// Special token `id` of the cases in the vocabulary at hand, which has them in the same order.
 fn special(id: u64, tokenizer: &Tokenizer) -> Result<Token, String> {
-    let first = tokenizer.control("<|begin_of_text|>").ok_or("no begin mark")?;
-    let place = id.checked_sub(FIRST_SPECIAL).ok_or(format!("id {id} is not special"))?;
-    Ok(Token(first.0 + u32::try_from(place).map_err(|e| e.to_string())?))
+    let first = tokenizer.special_token("<|begin_of_text|>").ok_or("no begin mark")?;
+    let slice = id.checked_sub(FIRST_SPECIAL).ok_or(format!("id {id} is not special"))?;
+    Ok(Token(first.0 + u32::try_from(slice).map_err(|e| e.to_string())?))
 }
 
 /// What was heard with each input, and at the end.
-fn hear_all(
+fn parse_all(
     conversation: &Conversation,
     inputs: &[Input],
     complete: bool,
     tokenizer: &Arc<Tokenizer>,
-) -> Vec<Vec<Heard>> {
-    let mut text = TextListener::new(conversation, &[]);
-    let mut token = TokenListener::new(conversation, &[], Arc::clone(tokenizer) as Arc<_>);
+) -> Vec<Vec<ParsedEvent>> {
+    let mut text = TextOutputParser::new(conversation, &[]);
+    let mut token = TokenOutputParser::new(conversation, &[], Arc::clone(tokenizer) as Arc<_>);
     let mut steps = Vec::new();
     for input in inputs {
         let mut out = Vec::new();
         match input {
-            Input::Text(part) => text.hear(part, &mut out),
+            Input::Text(part) => text.push(part, &mut out),
             Input::Bytes(part) => text.hear_bytes(part, &mut out),
-            Input::Token(part) => token.hear(*part, &mut out),
+            Input::Token(part) => token.push(*part, &mut out),
         }
         steps.push(out);
     }
@@ -163,22 +166,24 @@ fn hear_all(
     steps
 }
 
-fn answer(heard: &[Heard]) -> Answer {
+fn answer(heard: &[ParsedEvent]) -> Answer {
     let mut answer = Answer::default();
     for event in heard {
         match event {
-            Heard::Think(text) => answer.reasoning.push_str(text),
-            Heard::Say(text) => answer.content.push_str(text),
-            Heard::Call(call) => answer.calls.push((call.name.clone(), call.arguments.clone())),
-            Heard::CallPart(_) | Heard::StopText(_) => {}
+            ParsedEvent::Reasoning(text) => answer.reasoning.push_str(text),
+            ParsedEvent::Content(text) => answer.content.push_str(text),
+            ParsedEvent::ToolCall(call) => {
+                answer.calls.push((call.name.clone(), call.arguments.clone()))
+            }
+            ParsedEvent::ToolCallDelta(_) | ParsedEvent::StopText(_) => {}
         }
     }
     answer
 }
 
-fn check(case: &Case, steps: &[Vec<Heard>]) -> Result<(), String> {
+fn check(case: &Case, steps: &[Vec<ParsedEvent>]) -> Result<(), String> {
     let expect = &case.expect;
-    let heard: Vec<Heard> = steps.concat();
+    let heard: Vec<ParsedEvent> = steps.concat();
     let answer = answer(&heard);
     let same = |what: &str, found: &Value, expected: &Value| {
         if found == expected { Ok(()) } else { Err(difference(what, found, expected)) }
@@ -238,17 +243,17 @@ fn check_calls(answer: &Answer, expect: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn check_stream(key: &str, value: &Value, steps: &[Vec<Heard>]) -> Result<(), String> {
-    let say = |out: &[Heard]| answer(out).content;
+fn check_stream(key: &str, value: &Value, steps: &[Vec<ParsedEvent>]) -> Result<(), String> {
+    let say = |out: &[ParsedEvent]| answer(out).content;
     let calls = || {
         steps.iter().flatten().filter_map(|heard| match heard {
-            Heard::Call(call) => Some(call),
+            ParsedEvent::ToolCall(call) => Some(call),
             _ => None,
         })
     };
     let holds = match key {
         "no_delta_contains" => steps.iter().flatten().all(|heard| match heard {
-            Heard::Think(text) | Heard::Say(text) => value
+            ParsedEvent::Reasoning(text) | ParsedEvent::Content(text) => value
                 .as_array()
                 .is_some_and(|all| all.iter().all(|no| !text.contains(no.as_str().unwrap_or("")))),
             _ => true,

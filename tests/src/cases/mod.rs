@@ -12,7 +12,7 @@ use muse_atem::Tokenizer;
 use muse_core::contract::Vocabulary;
 use serde_json::Value;
 
-pub use answer::{Answer, Input, hear, hear_tokens, inputs};
+pub use answer::{Answer, Input, inputs, parse, parse_tokens};
 
 /// A case of a file.
 #[derive(Clone, Debug)]

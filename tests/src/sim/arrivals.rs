@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use muse_core::contract::{Sampling, Token};
 use muse_core::engine::EngineOptions;
-use muse_core::sampler::mix;
-use muse_testkit::fake::{FakeCost, FakeOptions, FakeShelf};
+use muse_core::hash::hash64;
+use muse_testkit::fake::{FakeCost, FakeOffloadStore, FakeOptions};
 
 use super::plant::Plant;
 use super::rig::{Ask, Grammar, Setup};
@@ -24,7 +24,7 @@ impl Dice {
     /// Uniform in `low..=high`.
     pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
         self.drawn += 1;
-        low + mix(self.seed, self.drawn) % (high - low + 1)
+        low + hash64(self.seed, self.drawn) % (high - low + 1)
     }
 
     /// Once in `n`.
@@ -61,11 +61,11 @@ pub(super) struct Arrival {
 pub(super) fn setup(dice: &mut Dice, plant: Plant) -> Setup {
     let width = dice.between(1, 15) as usize;
     let fake = FakeOptions {
-        full_pages: dice.between(6, 24) as usize,
-        window_pages: dice.between(8, 24) as usize,
+        full_blocks: dice.between(6, 24) as usize,
+        window_blocks: dice.between(8, 24) as usize,
         reach: dice.between(1, 150) as u32,
         rows: dice.between(48, 200) as usize,
-        score_rows: dice.between(24, 64) as usize,
+        max_logits_rows: dice.between(24, 64) as usize,
         max_positions: 600,
         peak: dice.between(0, 6) as f32,
         cost: COSTS[dice.between(0, 3) as usize],
@@ -73,11 +73,13 @@ pub(super) fn setup(dice: &mut Dice, plant: Plant) -> Setup {
     };
     let drafter = (!dice.one_in(5)).then(|| (width, dice.between(1, 160) as u32, dice.share()));
     let options = EngineOptions {
-        max_active: dice.between(1, 9) as usize,
-        chunk_rows: dice.between(1, 120) as usize,
-        mixed_rows: dice.between(1, 80) as usize,
+        max_num_seqs: dice.between(1, 9) as usize,
+        prefill_chunk: dice.between(1, 120) as usize,
+        mixed_prefill_tokens: dice.between(1, 80) as usize,
         queue: 1000,
-        shelf: dice.one_in(3).then(|| Arc::new(FakeShelf::new(dice.between(0, 9))) as Arc<_>),
+        kv_offload: dice
+            .one_in(3)
+            .then(|| Arc::new(FakeOffloadStore::new(dice.between(0, 9))) as Arc<_>),
         ..EngineOptions::default()
     };
     Setup { fake, drafter, options, plant }

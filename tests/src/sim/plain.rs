@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use muse_core::contract::{
-    Backend, History, PAGE_TOKENS, PageTable, PickRow, Picked, Place, Rows, Scores, Span, Target,
-    TokenMask,
+    Backend, BatchEntry, BatchInput, BlockTable, History, KV_BLOCK_SIZE, LogitsRequest, SampleRow,
+    Sampled, SeqSlice, TargetModel, TokenMask,
 };
 use muse_testkit::fake::{FakeBackend, FakeModel, FakeOptions, FakeTarget};
 
 use super::rig::Ask;
 
 /// What a request says when nothing else runs and nothing is guessed.
-pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Picked> {
+pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Sampled> {
     let rows = ask.prompt.len() + ask.max_tokens as usize;
-    let pages = rows.div_ceil(PAGE_TOKENS);
-    let fake = FakeOptions { full_pages: pages, window_pages: pages, ..fake };
+    let blocks = rows.div_ceil(KV_BLOCK_SIZE);
+    let fake = FakeOptions { full_blocks: blocks, window_blocks: blocks, ..fake };
     let backend = Arc::new(FakeBackend::default());
     let model = FakeModel::new(fake);
     let mut target = FakeTarget::new(Arc::clone(&backend), model).expect("a fake target");
-    let pages: Vec<u32> = (0..pages as u32).collect();
-    let table = PageTable { full: &pages, window: &pages, window_base: 0 };
+    let blocks: Vec<u32> = (0..blocks as u32).collect();
+    let table = BlockTable { full: &blocks, window: &blocks, window_base: 0 };
 
     let mut constraint = ask.constraint(fake.vocab);
     let mut history =
@@ -28,9 +28,11 @@ pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Picked> {
     let (mut said, mut start) = (Vec::new(), 0);
     while said.len() < ask.max_tokens as usize {
         for (position, token) in tokens.iter().enumerate().skip(start) {
-            let place = Place { start: position as u32, rows: 1, pages: table };
-            let rows = Rows::Tokens(std::slice::from_ref(token));
-            target.forward(&[Span { place, rows, scores: Scores::Last }]).expect("a pass");
+            let slice = SeqSlice { start: position as u32, len: 1, blocks: table };
+            let input = BatchInput::Tokens(std::slice::from_ref(token));
+            target
+                .forward(&[BatchEntry { slice, input, logits: LogitsRequest::Last }])
+                .expect("a pass");
         }
         start = tokens.len();
         let mask = constraint.as_mut().map(|constraint| {
@@ -38,7 +40,7 @@ pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Picked> {
             constraint.mask(&mut mask).expect("a mask");
             mask
         });
-        let row = PickRow {
+        let row = SampleRow {
             row: 0,
             sampling: &ask.sampling,
             history: &history,
@@ -48,7 +50,7 @@ pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Picked> {
             logprobs: ask.logprobs,
         };
         let mut picked = Vec::new();
-        backend.pick(target.scores(), &[row], &mut picked).expect("a choice");
+        backend.sample(target.logits(), &[row], &mut picked).expect("a choice");
         let picked = picked.remove(0);
         let token = picked.token;
         *history.completion.entry(token).or_insert(0) += 1;

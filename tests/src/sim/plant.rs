@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, Drafter, Guess, Head, Kept, KvPool, PageCopy, PageCount, PageGroup, PageKey, PageTable,
-    Pages, SeqId, Span, Spill, Target, TextSpec, Token,
+    Anchor, BatchEntry, BlockCopy, BlockCount, BlockTable, ContextSlice, DraftToken, Drafter,
+    EmbeddingAndLmHead, KvBlocks, KvGroup, KvOffload, KvPool, PositionKey, SeqId, TargetModel,
+    TextSpec, Token,
 };
 use muse_kv::Pool;
 use muse_testkit::fake::{FakeBackend, FakeBuf, FakeDrafter, FakeTarget};
@@ -17,13 +18,13 @@ pub enum Plant {
     Nothing,
     /// The window keeps one position too few.
     NarrowWindow,
-    /// A page is given away while its rows are still seen.
+    /// A KV block is given away while its rows are still seen.
     EarlyFree,
     /// The drafter misses the last row of those that stay.
     RowTooFew,
     /// The drafter sometimes sees nothing of a step.
     StaleRows,
-    /// Shared pages are not copied before they are written.
+    /// Shared KV blocks are not copied before they are written.
     NoCopies,
 }
 
@@ -36,7 +37,10 @@ impl Plant {
         if self == Self::NarrowWindow { reach - 1 } else { reach }
     }
 
-    pub(super) fn target(self, target: FakeTarget<FakeBackend>) -> Box<dyn Target<FakeBackend>> {
+    pub(super) fn target(
+        self,
+        target: FakeTarget<FakeBackend>,
+    ) -> Box<dyn TargetModel<FakeBackend>> {
         if self == Self::NoCopies { Box::new(Lazy(target)) } else { Box::new(target) }
     }
 
@@ -60,7 +64,7 @@ impl Plant {
 /// A target that copies nothing.
 struct Lazy(FakeTarget<FakeBackend>);
 
-impl Target<FakeBackend> for Lazy {
+impl TargetModel<FakeBackend> for Lazy {
     fn spec(&self) -> &TextSpec {
         self.0.spec()
     }
@@ -69,40 +73,40 @@ impl Target<FakeBackend> for Lazy {
         self.0.limits()
     }
 
-    fn forward(&mut self, batch: &[Span<'_, FakeBackend>]) -> Result<()> {
+    fn forward(&mut self, batch: &[BatchEntry<'_, FakeBackend>]) -> Result<()> {
         self.0.forward(batch)
     }
 
-    fn scores(&self) -> &FakeBuf {
-        self.0.scores()
+    fn logits(&self) -> &FakeBuf {
+        self.0.logits()
     }
 
-    fn taps(&self) -> &FakeBuf {
-        self.0.taps()
+    fn captured_hidden(&self) -> &FakeBuf {
+        self.0.captured_hidden()
     }
 }
 
-impl Head<FakeBackend> for Lazy {
+impl EmbeddingAndLmHead<FakeBackend> for Lazy {
     fn embed(&self, ids: &[Token], out: &mut FakeBuf) -> Result<()> {
         self.0.embed(ids, out)
     }
 
-    fn unembed(&self, hidden: &FakeBuf, rows: usize, scores: &mut FakeBuf) -> Result<()> {
-        self.0.unembed(hidden, rows, scores)
+    fn lm_head(&self, hidden: &FakeBuf, rows: usize, logits: &mut FakeBuf) -> Result<()> {
+        self.0.lm_head(hidden, rows, logits)
     }
 }
 
-impl Pages<FakeBackend> for Lazy {
-    fn copy_pages(&mut self, _: &[PageCopy]) -> Result<()> {
+impl KvBlocks<FakeBackend> for Lazy {
+    fn copy_blocks(&mut self, _: &[BlockCopy]) -> Result<()> {
         Ok(())
     }
 
-    fn save_page(&self, group: PageGroup, page: u32, out: &mut Vec<u8>) -> Result<()> {
-        self.0.save_page(group, page, out)
+    fn save_block(&self, group: KvGroup, block: u32, out: &mut Vec<u8>) -> Result<()> {
+        self.0.save_block(group, block, out)
     }
 
-    fn load_page(&mut self, group: PageGroup, page: u32, bytes: &mut &[u8]) -> Result<()> {
-        self.0.load_page(group, page, bytes)
+    fn load_block(&mut self, group: KvGroup, block: u32, bytes: &mut &[u8]) -> Result<()> {
+        self.0.load_block(group, block, bytes)
     }
 }
 
@@ -114,8 +118,8 @@ struct Forgetful {
 }
 
 impl Drafter<FakeBackend> for Forgetful {
-    fn layers(&self) -> &[usize] {
-        self.inner.layers()
+    fn captured_layers(&self) -> &[usize] {
+        self.inner.captured_layers()
     }
 
     fn width(&self) -> usize {
@@ -126,43 +130,47 @@ impl Drafter<FakeBackend> for Forgetful {
         self.inner.reach()
     }
 
-    fn absorb(&mut self, kept: &[Kept<'_>], taps: &FakeBuf) -> Result<()> {
+    fn append_context(
+        &mut self,
+        kept: &[ContextSlice<'_>],
+        captured_hidden: &FakeBuf,
+    ) -> Result<()> {
         self.steps += 1;
         let mut kept = kept.to_vec();
         if self.skips && self.steps.is_multiple_of(5) {
             kept.clear();
         }
         if !self.skips {
-            kept.iter_mut().for_each(|kept| kept.place.rows -= usize::from(kept.place.rows > 1));
+            kept.iter_mut().for_each(|kept| kept.slice.len -= usize::from(kept.slice.len > 1));
         }
-        self.inner.absorb(&kept, taps)
+        self.inner.append_context(&kept, captured_hidden)
     }
 
     fn draft(
         &mut self,
         anchors: &[Anchor<'_>],
-        head: &dyn Head<FakeBackend>,
-        out: &mut [Vec<Guess>],
+        head: &dyn EmbeddingAndLmHead<FakeBackend>,
+        out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
         self.inner.draft(anchors, head, out)
     }
 }
 
-impl Pages<FakeBackend> for Forgetful {
-    fn copy_pages(&mut self, copies: &[PageCopy]) -> Result<()> {
-        self.inner.copy_pages(copies)
+impl KvBlocks<FakeBackend> for Forgetful {
+    fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<()> {
+        self.inner.copy_blocks(copies)
     }
 
-    fn save_page(&self, group: PageGroup, page: u32, out: &mut Vec<u8>) -> Result<()> {
-        self.inner.save_page(group, page, out)
+    fn save_block(&self, group: KvGroup, block: u32, out: &mut Vec<u8>) -> Result<()> {
+        self.inner.save_block(group, block, out)
     }
 
-    fn load_page(&mut self, group: PageGroup, page: u32, bytes: &mut &[u8]) -> Result<()> {
-        self.inner.load_page(group, page, bytes)
+    fn load_block(&mut self, group: KvGroup, block: u32, bytes: &mut &[u8]) -> Result<()> {
+        self.inner.load_block(group, block, bytes)
     }
 }
 
-/// A pool that hands the youngest sequence the first page of the oldest.
+/// A pool that hands the youngest sequence the first KV block of the oldest.
 struct Careless {
     inner: Pool,
     tables: BTreeMap<SeqId, Vec<u32>>,
@@ -172,32 +180,32 @@ impl Careless {
     fn refresh(&mut self) {
         let open: Vec<SeqId> = self.tables.keys().copied().collect();
         for seq in &open {
-            self.tables.insert(*seq, self.inner.pages(*seq).full.to_vec());
+            self.tables.insert(*seq, self.inner.block_table(*seq).full.to_vec());
         }
         if let [oldest, .., youngest] = open[..]
-            && let Some(&page) = self.tables[&oldest].first()
+            && let Some(&block) = self.tables[&oldest].first()
             && let Some(first) = self.tables.get_mut(&youngest).and_then(|table| table.first_mut())
         {
-            *first = page;
+            *first = block;
         }
     }
 }
 
 impl KvPool for Careless {
-    fn open(&mut self, seq: SeqId, prompt: &[PageKey]) -> Result<u32> {
+    fn open(&mut self, seq: SeqId, prompt: &[PositionKey]) -> Result<u32> {
         let cached = self.inner.open(seq, prompt)?;
         self.tables.insert(seq, Vec::new());
         self.refresh();
         Ok(cached)
     }
 
-    fn reserve(&mut self, seq: SeqId, end: u32, copies: &mut Vec<PageCopy>) -> Result<()> {
+    fn reserve(&mut self, seq: SeqId, end: u32, copies: &mut Vec<BlockCopy>) -> Result<()> {
         self.inner.reserve(seq, end, copies)?;
         self.refresh();
         Ok(())
     }
 
-    fn commit(&mut self, seq: SeqId, keys: &[PageKey]) {
+    fn commit(&mut self, seq: SeqId, keys: &[PositionKey]) {
         self.inner.commit(seq, keys);
         self.refresh();
     }
@@ -211,8 +219,8 @@ impl KvPool for Careless {
         self.inner.len(seq)
     }
 
-    fn pages(&self, seq: SeqId) -> PageTable<'_> {
-        PageTable { full: &self.tables[&seq], ..self.inner.pages(seq) }
+    fn block_table(&self, seq: SeqId) -> BlockTable<'_> {
+        BlockTable { full: &self.tables[&seq], ..self.inner.block_table(seq) }
     }
 
     fn close(&mut self, seq: SeqId) {
@@ -220,19 +228,19 @@ impl KvPool for Careless {
         self.tables.remove(&seq);
     }
 
-    fn free(&self) -> PageCount {
+    fn free(&self) -> BlockCount {
         self.inner.free()
     }
 
-    fn total(&self) -> PageCount {
+    fn total(&self) -> BlockCount {
         self.inner.total()
     }
 
-    fn worst_case(&self, rows: u32) -> PageCount {
+    fn worst_case(&self, rows: u32) -> BlockCount {
         self.inner.worst_case(rows)
     }
 
-    fn spill(&mut self) -> Option<&mut dyn Spill> {
-        self.inner.spill()
+    fn offload(&mut self) -> Option<&mut dyn KvOffload> {
+        self.inner.offload()
     }
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use muse_core::Result;
 use muse_core::contract::{
-    Constraint, Done, Drafter, Event, KvPool, Picked, Request, Sampling, Segment, Sink, Target,
-    Token,
+    Constraint, Done, Drafter, Event, KvPool, Request, Sampled, Sampling, Segment, Sink,
+    TargetModel, Token,
 };
-use muse_core::engine::{EngineOptions, Loop};
+use muse_core::engine::{EngineCore, EngineOptions};
 use muse_kv::{Pool, PoolOptions};
 use muse_testkit::fake::{
     DrafterLog, EvenTokens, FakeBackend, FakeDrafter, FakeModel, FakeOptions, FakeTarget, Forced,
@@ -20,7 +20,7 @@ use super::plant::Plant;
 /// What a simulated engine is made of.
 #[derive(Clone)]
 pub struct Setup {
-    /// The model and its pages.
+    /// The model and its KV blocks.
     pub fake: FakeOptions,
     /// Width, reach and hit rate of the drafter, if there is one.
     pub drafter: Option<(usize, u32, f64)>,
@@ -36,7 +36,7 @@ impl Setup {
         Self {
             fake: FakeOptions::default(),
             drafter: Some((7, 70, 0.8)),
-            options: EngineOptions { chunk_rows: 100, ..EngineOptions::default() },
+            options: EngineOptions { prefill_chunk: 100, ..EngineOptions::default() },
             plant: Plant::Nothing,
         }
     }
@@ -45,7 +45,7 @@ impl Setup {
 /// An engine and the handles to what it is made of.
 pub struct Rig {
     /// The engine.
-    pub engine: Loop<FakeBackend>,
+    pub engine: EngineCore<FakeBackend>,
     /// Its device.
     pub backend: Arc<FakeBackend>,
     /// What the drafter noticed.
@@ -61,10 +61,10 @@ pub struct Parts {
     /// The device.
     pub backend: Arc<FakeBackend>,
     /// The model.
-    pub target: Box<dyn Target<FakeBackend>>,
+    pub target: Box<dyn TargetModel<FakeBackend>>,
     /// The drafter.
     pub drafter: Option<Box<dyn Drafter<FakeBackend>>>,
-    /// The pages.
+    /// The KV blocks.
     pub pool: Box<dyn KvPool>,
     /// What the drafter noticed.
     pub log: Arc<DrafterLog>,
@@ -87,13 +87,13 @@ impl Setup {
         let log = drafter.as_ref().map(FakeDrafter::log).unwrap_or_default();
         let (width, reach) = self.drafter.map_or((0, 0), |(width, reach, _)| (width, reach));
         let pool = PoolOptions {
-            full_pages: self.fake.full_pages,
-            window_pages: self.fake.window_pages,
+            full_blocks: self.fake.full_blocks,
+            window_blocks: self.fake.window_blocks,
             reach: self.plant.reach(self.fake.reach.max(reach)),
-            block: self.options.chunk_rows.min(self.fake.rows).max(width + 1) as u32,
+            block: self.options.prefill_chunk.min(self.fake.rows).max(width + 1) as u32,
         };
-        let pool = match &self.options.shelf {
-            Some(shelf) => Pool::spilling(pool, shelf.root()),
+        let pool = match &self.options.kv_offload {
+            Some(kv_offload) => Pool::spilling(pool, kv_offload.root()),
             None => Pool::new(pool),
         };
         Ok(Parts {
@@ -111,7 +111,7 @@ impl Setup {
     pub fn build(&self) -> Result<Rig> {
         let Parts { backend, target, drafter, pool, log, fail_at, model } = self.parts()?;
         let device = Arc::clone(&backend);
-        let engine = Loop::new(device, target, drafter, pool, &self.options)?;
+        let engine = EngineCore::new(device, target, drafter, pool, &self.options)?;
         Ok(Rig { engine, backend, log, fail_at, model })
     }
 }
@@ -127,7 +127,7 @@ pub struct Ask {
     pub stop: Vec<Token>,
     /// Most tokens.
     pub max_tokens: u32,
-    /// Most guesses.
+    /// Most drafts.
     pub max_draft: Option<u32>,
     /// Log-probabilities.
     pub logprobs: Option<u32>,
@@ -197,7 +197,7 @@ impl Ask {
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     /// Its tokens.
-    pub tokens: Vec<Picked>,
+    pub tokens: Vec<Sampled>,
     /// `done` of the prefill events.
     pub prefill: Vec<u32>,
     /// The ends; there must be one.
@@ -232,6 +232,6 @@ pub fn client(leaves_after: Option<usize>) -> (Client, Sink) {
 }
 
 /// Ids of what was chosen.
-pub fn ids(tokens: &[Picked]) -> Vec<Token> {
+pub fn ids(tokens: &[Sampled]) -> Vec<Token> {
     tokens.iter().map(|picked| picked.token).collect()
 }

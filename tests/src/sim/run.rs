@@ -21,7 +21,7 @@ pub struct Report {
     pub requests: usize,
     /// Requests that ended of themselves.
     pub complete: usize,
-    /// Guesses kept.
+    /// Draft tokens kept.
     pub accepted: u64,
     /// Prompt rows found in the cache.
     pub cached: u64,
@@ -101,7 +101,7 @@ fn drive(
         let (model, before) = (&rig.model, rig.model.elapsed());
         let outcome = rig.engine.step(&|| clock.get() + (model.elapsed() - before));
         for request in &mut running {
-            if request.ended.is_none() && !hear(&request.client).done.is_empty() {
+            if request.ended.is_none() && !receive(&request.client).done.is_empty() {
                 request.ended = Some(step);
             }
         }
@@ -118,7 +118,7 @@ fn drive(
 fn with_history(mut arrival: Arrival, running: &[Running], longest: u64) -> Arrival {
     if let Some(earlier) = arrival.follows.and_then(|i| running.get(i)) {
         let mut prompt = earlier.arrival.ask.prompt.clone();
-        prompt.extend(ids(&hear(&earlier.client).tokens));
+        prompt.extend(ids(&receive(&earlier.client).tokens));
         prompt.extend(&arrival.ask.prompt[..arrival.ask.prompt.len().min(9)]);
         prompt.truncate(longest as usize - 1);
         arrival.ask.prompt = prompt;
@@ -126,7 +126,7 @@ fn with_history(mut arrival: Arrival, running: &[Running], longest: u64) -> Arri
     arrival
 }
 
-fn hear(client: &Client) -> Heard {
+fn receive(client: &Client) -> Heard {
     client.lock().expect("no client panics").clone()
 }
 
@@ -134,7 +134,7 @@ fn judge(rig: &Rig, setup: &Setup, running: &[Running], failed: bool) -> Result<
     let mut report = Report { requests: running.len(), ..Report::default() };
     let mut trace = DefaultHasher::new();
     for request in running {
-        let heard = hear(&request.client);
+        let heard = receive(&request.client);
         check(request, &heard, setup, rig.engine.limits().positions(), failed)
             .map_err(|broken| format!("request {}: {broken}", request.id.0))?;
         let done = &heard.done[0];
@@ -146,7 +146,7 @@ fn judge(rig: &Rig, setup: &Setup, running: &[Running], failed: bool) -> Result<
     }
     let (free, total) = (rig.engine.pool().free(), rig.engine.pool().total());
     if free != total {
-        return Err(format!("{free:?} pages are free at the end, of {total:?}"));
+        return Err(format!("{free:?} blocks are free at the end, of {total:?}"));
     }
     let stale = rig.log.stale.load(Ordering::Relaxed);
     if stale > 0 {

@@ -36,7 +36,7 @@ pub fn shape(layers: usize) -> TextSpec {
         post_norm_eps: 1e-8,
         rope_theta: 500_000.0,
         logit_scale: 26_f32.sqrt().recip(),
-        logit_cap: Some(20.0),
+        logit_softcap: Some(20.0),
         max_positions: 131_072,
         image_token: None,
     }

@@ -25,8 +25,8 @@ impl Lines {
 /// What went wrong, from what a process wrote to its standard error.
 pub fn fault(said: &str) -> String {
     let mut lines = said.lines().skip_while(|line| !line.contains("panicked at"));
-    if let (Some(place), Some(message)) = (lines.next(), lines.next()) {
-        return format!("{place} {message}");
+    if let (Some(slice), Some(message)) = (lines.next(), lines.next()) {
+        return format!("{slice} {message}");
     }
     let named = |line: &&str| line.contains("Error: ") || line.contains("error:");
     let line = said.lines().rev().find(named).or(said.lines().last());

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muse_core::contract::{Constraint, Conversation, Piece, Token, TokenMask, Tokenizer};
+use muse_core::contract::{Constraint, Conversation, PromptPart, Token, TokenMask, Tokenizer};
 use muse_core::{Error, Result};
 
 use super::native::mark;
@@ -56,17 +56,20 @@ impl ThinkingBudget {
         tokenizer: Arc<dyn Tokenizer>,
         inner: Option<Box<dyn Constraint>>,
     ) -> Result<Self> {
-        let mut closing =
-            vec![Piece::Control(Mark::EndOfMessage.text()), Piece::Control(Mark::Start.text())];
+        let mut closing = vec![
+            PromptPart::Special(Mark::EndOfMessage.text()),
+            PromptPart::Special(Mark::Start.text()),
+        ];
         if conversation.tools.is_empty() {
-            closing.push(Piece::Text("assistant to=user".to_owned()));
-            closing.push(Piece::Control(Mark::Message.text()));
+            closing.push(PromptPart::Text("assistant to=user".to_owned()));
+            closing.push(PromptPart::Special(Mark::Message.text()));
         } else {
             // A call must stay possible, so only the channel is closed.
-            closing.push(Piece::Text("assistant".to_owned()));
+            closing.push(PromptPart::Text("assistant".to_owned()));
         }
         let token = |which| mark(which, tokenizer.as_ref());
-        let place = if conversation.tail.is_empty() { Place::Header } else { Place::Other };
+        let place =
+            if conversation.answer_prefix.is_empty() { Place::Header } else { Place::Other };
         Ok(Self {
             budget,
             start: token(Mark::Start)?,
@@ -165,7 +168,7 @@ impl ThinkingBudget {
 
 impl Constraint for ThinkingBudget {
     fn mask(&mut self, out: &mut TokenMask) -> Result<()> {
-        let words = self.tokenizer.size().div_ceil(32);
+        let words = self.tokenizer.vocab_size().div_ceil(32);
         if let Some(token) = self.demanded() {
             out.words.clear();
             out.words.resize(words, 0);

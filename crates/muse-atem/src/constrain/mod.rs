@@ -218,7 +218,7 @@ impl Grammars {
         let mut answer = matcher.deep_clone();
         let mut header = Vec::new();
         self.tokenizer.encode(" to=user", &mut header);
-        header.extend(self.tokenizer.control(Mark::Message.text()));
+        header.extend(self.tokenizer.special_token(Mark::Message.text()));
         let header: Vec<u32> = header.iter().map(|token| token.0).collect();
         // Another turn begins with a call, or its header was committed already.
         if answer.validate_tokens(&header).map_err(|fault| fault.to_string())? == header.len() {

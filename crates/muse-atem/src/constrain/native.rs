@@ -19,7 +19,7 @@ pub(super) const ANSWER: &str = "answer";
 /// The token of a mark.
 pub(super) fn mark(mark: Mark, tokenizer: &dyn Tokenizer) -> Result<Token> {
     tokenizer
-        .control(mark.text())
+        .special_token(mark.text())
         .ok_or_else(|| Error::Corrupt(format!("the vocabulary has no token {}", mark.text())))
 }
 
@@ -62,7 +62,7 @@ pub(super) fn turn(
             block(0, tool, &mut values, &mut spent, &mut out)?;
         }
         // The header was committed in the prompt.
-        _ if !conversation.tail.is_empty() => {
+        _ if !conversation.answer_prefix.is_empty() => {
             writeln!(out, "start: body {}", marks.end).expect(STRING);
             body(answer, &mut spent, &mut out)?;
         }

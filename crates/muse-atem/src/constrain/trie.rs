@@ -17,12 +17,12 @@ struct Environment {
 
 /// The environment grammars are compiled for.
 pub(super) fn environment(tokenizer: Arc<Tokenizer>) -> Result<TokEnv> {
-    let size = u32::try_from(tokenizer.size()).expect("ids are 32 bits wide");
+    let size = u32::try_from(tokenizer.vocab_size()).expect("ids are 32 bits wide");
     let words: Vec<Vec<u8>> = (0..size)
         .map(|id| {
             let mut word = Vec::new();
             // Marks are no text: the marker byte keeps them out of every expression.
-            if tokenizer.is_control(Token(id)) {
+            if tokenizer.is_special(Token(id)) {
                 word.push(TokTrie::SPECIAL_TOKEN_MARKER);
             }
             tokenizer.decode(Token(id), &mut word);

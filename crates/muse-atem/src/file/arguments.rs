@@ -1,6 +1,6 @@
 //! A conversation as the keyword arguments of a chat template.
 
-use muse_core::contract::{Content, Conversation, Part, Tool, ToolCall, Turn};
+use muse_core::contract::{Content, Conversation, Message, Part, Tool, ToolCall};
 use muse_core::{Error, Result};
 
 use super::environment::DATE;
@@ -12,9 +12,9 @@ const GUARDS: std::ops::RangeInclusive<char> = '\u{f0000}'..='\u{ffffd}';
 /// The arguments, and the letter that stands behind every `<` of the conversation in them, so that
 /// what people wrote never looks like a mark of the template's.
 pub(super) fn of(conversation: &Conversation) -> Result<(Json, char)> {
-    let turns = conversation.turns.iter().map(message).collect::<Result<_>>()?;
+    let messages = conversation.messages.iter().map(message).collect::<Result<_>>()?;
     let mut members = vec![
-        ("messages".to_owned(), Json::Array(turns)),
+        ("messages".to_owned(), Json::Array(messages)),
         ("add_generation_prompt".to_owned(), Json::Bool(true)),
         ("bos_token".to_owned(), text(crate::mark::BEGIN_OF_TEXT)),
         ("eos_token".to_owned(), text("<|end_of_text|>")),
@@ -65,19 +65,19 @@ fn guarded(value: Json, guard: char) -> Json {
     }
 }
 
-fn message(turn: &Turn) -> Result<Json> {
+fn message(turn: &Message) -> Result<Json> {
     let (role, parts) = match turn {
-        Turn::System(content) => ("system", content),
-        Turn::User(content) => ("user", content),
-        Turn::Assistant { content, .. } => ("assistant", content),
-        Turn::Tool { content, .. } => ("tool", content),
+        Message::System(content) => ("system", content),
+        Message::User(content) => ("user", content),
+        Message::Assistant { content, .. } => ("assistant", content),
+        Message::Tool { content, .. } => ("tool", content),
     };
     let mut members = vec![("role".to_owned(), text(role)), ("content".to_owned(), content(parts))];
     let mut optional = |key: &str, value: Option<Json>| {
         members.extend(value.map(|value| (key.to_owned(), value)));
     };
     match turn {
-        Turn::Assistant { reasoning, calls, recipient, end_turn, .. } => {
+        Message::Assistant { reasoning, calls, recipient, end_turn, .. } => {
             optional("reasoning_content", reasoning.as_deref().map(text));
             if !calls.is_empty() {
                 let calls = calls.iter().map(call).collect::<Result<_>>()?;
@@ -86,11 +86,11 @@ fn message(turn: &Turn) -> Result<Json> {
             optional("recipient", recipient.as_deref().map(text));
             optional("end_turn", end_turn.map(Json::Bool));
         }
-        Turn::Tool { name, call_id, .. } => {
+        Message::Tool { name, call_id, .. } => {
             optional("name", name.as_deref().map(text));
             optional("tool_call_id", call_id.as_deref().map(text));
         }
-        Turn::System(_) | Turn::User(_) => {}
+        Message::System(_) | Message::User(_) => {}
     }
     Ok(Json::Object(members))
 }

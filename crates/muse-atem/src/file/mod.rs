@@ -7,11 +7,11 @@ mod environment;
 use std::sync::Arc;
 
 use minijinja::Environment;
-use muse_core::contract::{Conversation, Listener, Piece, PromptTemplate, Tokenizer};
+use muse_core::contract::{Conversation, OutputParser, PromptPart, PromptTemplate, Tokenizer};
 use muse_core::{Error, Result};
 use sha2::{Digest, Sha256};
 
-use crate::listen::TokenListener;
+use crate::listen::TokenOutputParser;
 use crate::render::check_media;
 
 /// Of the template that [`crate::render`] reproduces: length, and how its SHA-256 begins and ends.
@@ -41,24 +41,24 @@ impl FileTemplate {
 }
 
 impl PromptTemplate for FileTemplate {
-    fn render(&self, conversation: &Conversation) -> Result<Vec<Piece>> {
+    fn render(&self, conversation: &Conversation) -> Result<Vec<PromptPart>> {
         let (arguments, guard) = arguments::of(conversation)?;
         let template = self.environment.get_template(NAME).map_err(|e| refused(&e))?;
         let text = template.render(environment::value(&arguments)).map_err(|e| refused(&e))?;
         let mut pieces = self.pieces(&text, guard);
         check_media(conversation, &pieces)?;
-        pieces.extend(conversation.tail.iter().cloned());
+        pieces.extend(conversation.answer_prefix.iter().cloned());
         Ok(join(pieces))
     }
 
-    fn listener(&self, conversation: &Conversation, stop: &[String]) -> Box<dyn Listener> {
-        Box::new(TokenListener::new(conversation, stop, Arc::clone(&self.tokenizer)))
+    fn output_parser(&self, conversation: &Conversation, stop: &[String]) -> Box<dyn OutputParser> {
+        Box::new(TokenOutputParser::new(conversation, stop, Arc::clone(&self.tokenizer)))
     }
 }
 
 impl FileTemplate {
     /// Cuts rendered text at the marks the template wrote; `guard` keeps those of others apart.
-    fn pieces(&self, text: &str, guard: char) -> Vec<Piece> {
+    fn pieces(&self, text: &str, guard: char) -> Vec<PromptPart> {
         let mut pieces = Vec::new();
         let (mut images, mut videos) = (0, 0);
         let mut plain = String::new();
@@ -77,13 +77,13 @@ impl FileTemplate {
             pieces.push(match *mark {
                 "<|patch|>" => {
                     images += 1;
-                    Piece::Image(images - 1)
+                    PromptPart::Image(images - 1)
                 }
                 "<|video|>" => {
                     videos += 1;
-                    Piece::Video(videos - 1)
+                    PromptPart::Video(videos - 1)
                 }
-                mark => Piece::Control(mark),
+                mark => PromptPart::Special(mark),
             });
         }
         plain.push_str(rest);
@@ -92,18 +92,18 @@ impl FileTemplate {
     }
 }
 
-fn push_text(pieces: &mut Vec<Piece>, text: &str, guard: char) {
+fn push_text(pieces: &mut Vec<PromptPart>, text: &str, guard: char) {
     if !text.is_empty() {
-        pieces.push(Piece::Text(text.replace(guard, "")));
+        pieces.push(PromptPart::Text(text.replace(guard, "")));
     }
 }
 
 /// Neighbouring texts are one, as the tokenizer sees them.
-fn join(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut joined: Vec<Piece> = Vec::with_capacity(pieces.len());
+fn join(pieces: Vec<PromptPart>) -> Vec<PromptPart> {
+    let mut joined: Vec<PromptPart> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         match (joined.last_mut(), piece) {
-            (Some(Piece::Text(last)), Piece::Text(text)) => last.push_str(&text),
+            (Some(PromptPart::Text(last)), PromptPart::Text(text)) => last.push_str(&text),
             (_, piece) => joined.push(piece),
         }
     }
@@ -120,7 +120,7 @@ fn marks(source: &str, tokenizer: &dyn Tokenizer) -> Vec<&'static str> {
         rest = &rest[at..];
         let Some(end) = rest.find("|>") else { break };
         let spelled = &rest[..end + 2];
-        if tokenizer.control(spelled).is_some() && !marks.contains(&spelled) {
+        if tokenizer.special_token(spelled).is_some() && !marks.contains(&spelled) {
             // A piece holds marks for the life of the program; a template is read once in it.
             marks.push(Box::leak(spelled.to_owned().into_boxed_str()));
         }

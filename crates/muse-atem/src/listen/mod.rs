@@ -21,7 +21,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use muse_core::contract::{Channel, Conversation, Heard, Listener, Token, Tokenizer};
+use muse_core::contract::{Channel, Conversation, OutputParser, ParsedEvent, Token, Tokenizer};
 
 use crate::mark::Mark;
 use letters::Letters;
@@ -29,7 +29,7 @@ use marks::{Held, Split};
 use turn::Turn;
 
 /// Hears an answer from its tokens: marks are tokens, the same letters are text.
-pub struct TokenListener {
+pub struct TokenOutputParser {
     tokenizer: Arc<dyn Tokenizer>,
     /// The few tokens that are marks: a list is found through faster than a table.
     marks: Vec<(Token, Mark)>,
@@ -40,7 +40,7 @@ pub struct TokenListener {
     channel: Channel,
 }
 
-impl TokenListener {
+impl TokenOutputParser {
     /// A listener for one answer to `conversation`; see
     /// [`muse_core::contract::PromptTemplate::listener`].
     pub fn new(
@@ -50,7 +50,7 @@ impl TokenListener {
     ) -> Self {
         let marks = Mark::ALL
             .into_iter()
-            .filter_map(|mark| Some((tokenizer.control(mark.text())?, mark)))
+            .filter_map(|mark| Some((tokenizer.special_token(mark.text())?, mark)))
             .collect();
         Self {
             tokenizer,
@@ -58,19 +58,19 @@ impl TokenListener {
             turn: Turn::new(conversation, stop, true),
             letters: Letters::default(),
             bytes: Vec::new(),
-            channel: Channel::Frame,
+            channel: Channel::Protocol,
         }
     }
 }
 
-impl Listener for TokenListener {
-    fn hear(&mut self, token: Token, out: &mut Vec<Heard>) {
+impl OutputParser for TokenOutputParser {
+    fn push(&mut self, token: Token, out: &mut Vec<ParsedEvent>) {
         let turn = &mut self.turn;
         match self.marks.iter().find(|(id, _)| *id == token) {
             Some(&(_, mark)) => {
                 self.letters.flush(|text| turn.text(text));
                 turn.mark(mark);
-                self.channel = Channel::Frame;
+                self.channel = Channel::Protocol;
             }
             None => {
                 self.bytes.clear();
@@ -83,7 +83,7 @@ impl Listener for TokenListener {
         turn.drain(out);
     }
 
-    fn finish(&mut self, complete: bool, out: &mut Vec<Heard>) {
+    fn finish(&mut self, complete: bool, out: &mut Vec<ParsedEvent>) {
         let turn = &mut self.turn;
         self.letters.flush(|text| turn.text(text));
         turn.finish(complete, "");
@@ -97,7 +97,7 @@ impl Listener for TokenListener {
 
 /// Hears an answer from text in which marks are letters, as another engine streams it. Letters
 /// that spell a mark are structure where a mark can be.
-pub struct TextListener {
+pub struct TextOutputParser {
     letters: Letters,
     marked: Marked,
 }
@@ -109,7 +109,7 @@ struct Marked {
     held: Held,
 }
 
-impl TextListener {
+impl TextOutputParser {
     /// A listener for one answer to `conversation`. `stop` are texts that end the visible answer,
     /// themselves left out.
     pub fn new(conversation: &Conversation, stop: &[String]) -> Self {
@@ -120,7 +120,7 @@ impl TextListener {
     }
 
     /// Takes text; appends what can be said for certain.
-    pub fn hear(&mut self, text: &str, out: &mut Vec<Heard>) {
+    pub fn push(&mut self, text: &str, out: &mut Vec<ParsedEvent>) {
         let marked = &mut self.marked;
         marked.turn.expect(text.len());
         self.letters.flush(|text| marked.text(text));
@@ -129,7 +129,7 @@ impl TextListener {
     }
 
     /// Takes bytes of text, which need not end with a whole letter.
-    pub fn hear_bytes(&mut self, bytes: &[u8], out: &mut Vec<Heard>) {
+    pub fn hear_bytes(&mut self, bytes: &[u8], out: &mut Vec<ParsedEvent>) {
         let marked = &mut self.marked;
         marked.turn.expect(bytes.len());
         self.letters.take(bytes, |text| marked.text(text));
@@ -137,7 +137,7 @@ impl TextListener {
     }
 
     /// The answer ended; settles what was held. `complete` when it was not cut.
-    pub fn finish(&mut self, complete: bool, out: &mut Vec<Heard>) {
+    pub fn finish(&mut self, complete: bool, out: &mut Vec<ParsedEvent>) {
         let marked = &mut self.marked;
         self.letters.flush(|text| marked.text(text));
         marked.turn.finish(complete, marked.held.take());

@@ -1,8 +1,8 @@
 //! Work is linear in the output, whatever a model writes and however it is cut.
 
-use muse_core::contract::{Conversation, Heard, Tool};
+use muse_core::contract::{Conversation, ParsedEvent, Tool};
 
-use super::{TextListener, work};
+use super::{TextOutputParser, work};
 
 fn conversation() -> Conversation {
     let tool = |name: &str| Tool {
@@ -15,8 +15,8 @@ fn conversation() -> Conversation {
 }
 
 /// Hears `text` in parts of `size` bytes; gives the bytes looked at per byte and what was heard.
-fn hear(text: &str, size: usize, stop: &[String]) -> (f64, Vec<Heard>) {
-    let mut listener = TextListener::new(&conversation(), stop);
+fn push_all(text: &str, size: usize, stop: &[String]) -> (f64, Vec<ParsedEvent>) {
+    let mut listener = TextOutputParser::new(&conversation(), stop);
     let mut out = Vec::new();
     work::take();
     for part in text.as_bytes().chunks(size) {
@@ -29,7 +29,7 @@ fn hear(text: &str, size: usize, stop: &[String]) -> (f64, Vec<Heard>) {
 fn check_linear(name: &str, text: &str) {
     let start = &text[..text.floor_char_boundary(300_000)];
     for (text, size) in [(start, 1), (text, 97), (text, text.len())] {
-        let (steps, _) = hear(text, size, &[]);
+        let (steps, _) = push_all(text, size, &[]);
         assert!(steps < 60.0, "{name}: {steps} bytes looked at per byte in parts of {size}");
     }
 }
@@ -83,19 +83,19 @@ fn many_parameters() {
         + &parameters
         + "</atem:invoke><|eot|>";
     let start = std::time::Instant::now();
-    let (_, out) = hear(&text, text.len(), &[]);
-    assert!(matches!(out.as_slice(), [Heard::Call(_)]));
+    let (_, out) = push_all(&text, text.len(), &[]);
+    assert!(matches!(out.as_slice(), [ParsedEvent::ToolCall(_)]));
     assert!(start.elapsed().as_secs() < 30, "took {:?}", start.elapsed());
 }
 
 #[test]
 fn server_dos_005_each_bracket_is_released_at_once() {
-    let mut listener = TextListener::new(&conversation(), &[]);
+    let mut listener = TextOutputParser::new(&conversation(), &[]);
     let mut out = Vec::new();
-    listener.hear(" to=user<|message|>", &mut out);
+    listener.push(" to=user<|message|>", &mut out);
     for count in 0..50_000 {
         out.clear();
-        listener.hear("<", &mut out);
+        listener.push("<", &mut out);
         // The last one may begin a mark; the next shows that it did not.
         assert_eq!(out.len(), usize::from(count > 0), "bracket {count}");
     }
@@ -106,8 +106,9 @@ fn a_long_stop_text_costs_no_more() {
     let stop = ["a".repeat(10_000) + "b"];
     let text = " to=user<|message|>".to_owned() + &"a".repeat(1_000_000);
     let start = std::time::Instant::now();
-    let (_, out) = hear(&text, 1, &stop);
-    let said: usize = out.iter().map(|heard| matches!(heard, Heard::Say(_)) as usize).sum();
+    let (_, out) = push_all(&text, 1, &stop);
+    let said: usize =
+        out.iter().map(|heard| matches!(heard, ParsedEvent::Content(_)) as usize).sum();
     assert!(said > 0);
     assert!(start.elapsed().as_secs() < 30, "took {:?}", start.elapsed());
 }

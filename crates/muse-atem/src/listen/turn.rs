@@ -1,7 +1,7 @@
 //! One answer of the assistant: which message is open, and what its text means. Takes text and
 //! marks; knows nothing of tokens and bytes.
 
-use muse_core::contract::{Channel, Conversation, Heard, Piece, ToolCall};
+use muse_core::contract::{Channel, Conversation, ParsedEvent, PromptPart, ToolCall};
 
 use super::block::{Addressee, Block, Invoke};
 use super::growth::Growth;
@@ -55,22 +55,22 @@ impl Turn {
             state,
             voice: Voice::new(stop),
         };
-        for piece in &conversation.tail {
+        for piece in &conversation.answer_prefix {
             match piece {
-                Piece::Text(text) => turn.text(text),
-                Piece::Control(spelled) => {
+                PromptPart::Text(text) => turn.text(text),
+                PromptPart::Special(spelled) => {
                     if let Some(mark) = Mark::ALL.into_iter().find(|mark| mark.text() == *spelled) {
                         turn.mark(mark);
                     }
                 }
-                Piece::Image(_) | Piece::Video(_) => {}
+                PromptPart::Image(_) | PromptPart::Video(_) => {}
             }
         }
         turn
     }
 
     /// Moves what was heard to `out`.
-    pub(super) fn drain(&mut self, out: &mut Vec<Heard>) {
+    pub(super) fn drain(&mut self, out: &mut Vec<ParsedEvent>) {
         self.voice.drain(out);
     }
 
@@ -82,12 +82,12 @@ impl Turn {
     /// Where text that came now would belong.
     pub(super) fn channel(&self) -> Channel {
         match &self.state {
-            State::Header(_) | State::Over => Channel::Frame,
-            State::Speech { hold, .. } if hold.is_header() => Channel::Frame,
-            State::Speech { thought: true, .. } => Channel::Think,
-            State::Speech { .. } => Channel::Say,
-            State::Body { recipient: None, .. } => Channel::Say,
-            State::Body { .. } => Channel::Call,
+            State::Header(_) | State::Over => Channel::Protocol,
+            State::Speech { hold, .. } if hold.is_header() => Channel::Protocol,
+            State::Speech { thought: true, .. } => Channel::Reasoning,
+            State::Speech { .. } => Channel::Content,
+            State::Body { recipient: None, .. } => Channel::Content,
+            State::Body { .. } => Channel::ToolCall,
         }
     }
 

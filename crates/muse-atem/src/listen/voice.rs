@@ -1,12 +1,12 @@
 //! What has been heard so far: joins messages of a channel and stops at stop texts.
 
-use muse_core::contract::{Heard, ToolCall};
+use muse_core::contract::{ParsedEvent, ToolCall};
 
 use super::stop::StopTexts;
 
 /// Collects what is heard.
 pub(super) struct Voice {
-    out: Vec<Heard>,
+    out: Vec<ParsedEvent>,
     /// Bytes that a text may come to have before it is taken away.
     room: usize,
     stop: StopTexts,
@@ -76,7 +76,7 @@ impl Voice {
 
     pub(super) fn call(&mut self, call: ToolCall) {
         if !self.stopped {
-            self.out.push(Heard::Call(call));
+            self.out.push(ParsedEvent::ToolCall(call));
         }
     }
 
@@ -84,8 +84,10 @@ impl Voice {
     pub(super) fn call_part(&mut self, id: &str, name: &str, arguments: &str) {
         match self.out.last_mut() {
             _ if self.stopped => {}
-            Some(Heard::CallPart(last)) if last.id == id => last.arguments.push_str(arguments),
-            _ => self.out.push(Heard::CallPart(ToolCall {
+            Some(ParsedEvent::ToolCallDelta(last)) if last.id == id => {
+                last.arguments.push_str(arguments)
+            }
+            _ => self.out.push(ParsedEvent::ToolCallDelta(ToolCall {
                 id: id.to_owned(),
                 name: name.to_owned(),
                 arguments: roomy(arguments, self.room),
@@ -102,7 +104,7 @@ impl Voice {
     }
 
     /// Moves what was heard to `out`.
-    pub(super) fn drain(&mut self, out: &mut Vec<Heard>) {
+    pub(super) fn drain(&mut self, out: &mut Vec<ParsedEvent>) {
         out.append(&mut self.out);
     }
 
@@ -112,7 +114,7 @@ impl Voice {
         }
         let Self { out, stop, room, .. } = self;
         if let Some(met) = stop.take(text, |text| push_say(out, text, *room)) {
-            self.out.push(Heard::StopText(met));
+            self.out.push(ParsedEvent::StopText(met));
             self.stopped = true;
         }
     }
@@ -125,18 +127,18 @@ impl Joint {
     }
 }
 
-fn push_think(out: &mut Vec<Heard>, text: &str, room: usize) {
+fn push_think(out: &mut Vec<ParsedEvent>, text: &str, room: usize) {
     match out.last_mut() {
-        Some(Heard::Think(last)) => last.push_str(text),
-        _ => out.push(Heard::Think(roomy(text, room))),
+        Some(ParsedEvent::Reasoning(last)) => last.push_str(text),
+        _ => out.push(ParsedEvent::Reasoning(roomy(text, room))),
     }
 }
 
-fn push_say(out: &mut Vec<Heard>, text: &str, room: usize) {
+fn push_say(out: &mut Vec<ParsedEvent>, text: &str, room: usize) {
     match out.last_mut() {
         _ if text.is_empty() => {}
-        Some(Heard::Say(last)) => last.push_str(text),
-        _ => out.push(Heard::Say(roomy(text, room))),
+        Some(ParsedEvent::Content(last)) => last.push_str(text),
+        _ => out.push(ParsedEvent::Content(roomy(text, room))),
     }
 }
 

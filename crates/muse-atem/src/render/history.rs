@@ -1,25 +1,29 @@
-//! The turns of a conversation.
+//! The messages of a conversation.
 
 use std::collections::HashMap;
 
-use muse_core::contract::{Part, ToolCall, Turn};
+use muse_core::contract::{Message, Part, ToolCall};
 use muse_core::{Error, Result};
 
 use super::{Prompt, system};
 use crate::json::Json;
 use crate::mark::Mark;
 
-pub(super) fn write(turns: &[Turn], ending: &system::Ending, prompt: &mut Prompt) -> Result<()> {
-    let callers = callers(turns);
-    for (i, turn) in turns.iter().enumerate() {
+pub(super) fn write(
+    messages: &[Message],
+    ending: &system::Ending,
+    prompt: &mut Prompt,
+) -> Result<()> {
+    let callers = callers(messages);
+    for (i, turn) in messages.iter().enumerate() {
         match turn {
-            Turn::System(content) => ending.write(content, prompt),
-            Turn::User(content) => {
+            Message::System(content) => ending.write(content, prompt),
+            Message::User(content) => {
                 prompt.header("user");
                 prompt.content(content);
                 prompt.mark(Mark::EndOfTurn);
             }
-            Turn::Assistant { reasoning, content, calls, recipient, end_turn } => {
+            Message::Assistant { reasoning, content, calls, recipient, end_turn } => {
                 if let Some(reasoning) = reasoning.as_deref().filter(|text| !text.is_empty()) {
                     prompt.assistant("self");
                     prompt.text(reasoning);
@@ -28,12 +32,12 @@ pub(super) fn write(turns: &[Turn], ending: &system::Ending, prompt: &mut Prompt
                 if calls.is_empty() {
                     write_answer(content, recipient.as_deref(), *end_turn, prompt);
                 } else {
-                    let goes_on = matches!(turns.get(i + 1), Some(Turn::Assistant { .. }));
+                    let goes_on = matches!(messages.get(i + 1), Some(Message::Assistant { .. }));
                     write_calls(calls, goes_on, prompt)
                         .map_err(|e| Error::Invalid(format!("turn {i}: {e}")))?;
                 }
             }
-            Turn::Tool { name, call_id, content } => {
+            Message::Tool { name, call_id, content } => {
                 let id = call_id.as_deref().unwrap_or("");
                 let named = name.as_deref().filter(|name| !name.is_empty());
                 let name = named.or_else(|| callers.get(id).copied()).unwrap_or(id);
@@ -45,10 +49,10 @@ pub(super) fn write(turns: &[Turn], ending: &system::Ending, prompt: &mut Prompt
 }
 
 /// The function of the last call with each id.
-fn callers(turns: &[Turn]) -> HashMap<&str, &str> {
+fn callers(messages: &[Message]) -> HashMap<&str, &str> {
     let mut names = HashMap::new();
-    for turn in turns {
-        if let Turn::Assistant { calls, .. } = turn {
+    for turn in messages {
+        if let Message::Assistant { calls, .. } = turn {
             names.extend(calls.iter().map(|call| (call.id.as_str(), call.name.as_str())));
         }
     }

@@ -6,7 +6,7 @@ mod system;
 pub(crate) use history::arguments;
 pub(crate) use system::namespace;
 
-use muse_core::contract::{Conversation, Part, Piece, Turn};
+use muse_core::contract::{Conversation, Message, Part, PromptPart};
 use muse_core::{Error, Result};
 
 use crate::mark::{BEGIN_OF_TEXT, Mark};
@@ -21,14 +21,14 @@ use crate::mark::{BEGIN_OF_TEXT, Mark};
 /// # Errors
 /// [`muse_core::Error::Invalid`] when arguments of a call or parameters of a tool are not JSON of
 /// the right shape, and when a picture has no place; the message names the turn or the tool.
-pub fn render(conversation: &Conversation) -> Result<Vec<Piece>> {
+pub fn render(conversation: &Conversation) -> Result<Vec<PromptPart>> {
     let mut prompt = write_turns(conversation)?;
     check_media(conversation, &prompt.pieces)?;
     prompt.mark(Mark::Start);
     prompt.text("assistant");
-    for piece in &conversation.tail {
+    for piece in &conversation.answer_prefix {
         match piece {
-            Piece::Text(text) => prompt.text(text),
+            PromptPart::Text(text) => prompt.text(text),
             piece => prompt.pieces.push(piece.clone()),
         }
     }
@@ -39,7 +39,7 @@ pub fn render(conversation: &Conversation) -> Result<Vec<Piece>> {
 ///
 /// # Errors
 /// As [`render`].
-pub fn render_history(conversation: &Conversation) -> Result<Vec<Piece>> {
+pub fn render_history(conversation: &Conversation) -> Result<Vec<PromptPart>> {
     Ok(write_turns(conversation)?.pieces)
 }
 
@@ -49,9 +49,9 @@ pub fn render_history(conversation: &Conversation) -> Result<Vec<Piece>> {
 /// # Errors
 /// [`Error::Invalid`] when the conversation itself spells a mark: the engine would take it for the
 /// end of a turn and the beginning of another one, whoever wrote it.
-pub fn to_text(pieces: &[Piece]) -> Result<String> {
+pub fn to_text(pieces: &[PromptPart]) -> Result<String> {
     for piece in pieces {
-        if let Piece::Text(text) = piece
+        if let PromptPart::Text(text) = piece
             && let Some(mark) = spelled_mark(text)
         {
             return Err(Error::Invalid(format!(
@@ -75,14 +75,14 @@ fn spelled_mark(text: &str) -> Option<&str> {
 
 /// A prompt as one text, marks spelled and media as their placeholders: for people and logs. Not
 /// for an engine, where text that spells a mark would be one: see [`to_text`].
-pub fn spell(pieces: &[Piece]) -> String {
+pub fn spell(pieces: &[PromptPart]) -> String {
     let mut out = String::new();
     for piece in pieces {
         out.push_str(match piece {
-            Piece::Text(text) => text,
-            Piece::Control(mark) => mark,
-            Piece::Image(_) => "<|patch|>",
-            Piece::Video(_) => "<|video|>",
+            PromptPart::Text(text) => text,
+            PromptPart::Special(mark) => mark,
+            PromptPart::Image(_) => "<|patch|>",
+            PromptPart::Video(_) => "<|video|>",
         });
     }
     out
@@ -90,29 +90,29 @@ pub fn spell(pieces: &[Piece]) -> String {
 
 fn write_turns(conversation: &Conversation) -> Result<Prompt> {
     let mut prompt = Prompt::default();
-    prompt.pieces.push(Piece::Control(BEGIN_OF_TEXT));
+    prompt.pieces.push(PromptPart::Special(BEGIN_OF_TEXT));
     let ending = system::Ending::new(conversation)?;
-    if !conversation.turns.iter().any(|turn| matches!(turn, Turn::System(_))) {
+    if !conversation.messages.iter().any(|turn| matches!(turn, Message::System(_))) {
         ending.write_default(conversation, &mut prompt);
     }
-    history::write(&conversation.turns, &ending, &mut prompt)?;
+    history::write(&conversation.messages, &ending, &mut prompt)?;
     Ok(prompt)
 }
 
 /// Every picture and video has its place in the prompt, or what was sent would be lost and those
 /// behind it be taken for others.
-pub(crate) fn check_media(conversation: &Conversation, pieces: &[Piece]) -> Result<()> {
+pub(crate) fn check_media(conversation: &Conversation, pieces: &[PromptPart]) -> Result<()> {
     let parts = || {
-        conversation.turns.iter().flat_map(|turn| match turn {
-            Turn::System(content) | Turn::User(content) => content,
-            Turn::Assistant { content, .. } | Turn::Tool { content, .. } => content,
+        conversation.messages.iter().flat_map(|turn| match turn {
+            Message::System(content) | Message::User(content) => content,
+            Message::Assistant { content, .. } | Message::Tool { content, .. } => content,
         })
     };
     let sent = |kind: Part| parts().filter(|part| **part == kind).count();
-    let placed = |what: fn(&Piece) -> bool| pieces.iter().filter(|piece| what(piece)).count();
+    let placed = |what: fn(&PromptPart) -> bool| pieces.iter().filter(|piece| what(piece)).count();
     for (name, sent, placed) in [
-        ("pictures", sent(Part::Image), placed(|piece| matches!(piece, Piece::Image(_)))),
-        ("videos", sent(Part::Video), placed(|piece| matches!(piece, Piece::Video(_)))),
+        ("pictures", sent(Part::Image), placed(|piece| matches!(piece, PromptPart::Image(_)))),
+        ("videos", sent(Part::Video), placed(|piece| matches!(piece, PromptPart::Video(_)))),
     ] {
         if sent != placed {
             return Err(Error::Invalid(format!(
@@ -127,7 +127,7 @@ pub(crate) fn check_media(conversation: &Conversation, pieces: &[Piece]) -> Resu
 /// Pieces under construction; neighbouring texts are one, as the tokenizer sees them.
 #[derive(Default)]
 struct Prompt {
-    pieces: Vec<Piece>,
+    pieces: Vec<PromptPart>,
     images: usize,
     videos: usize,
 }
@@ -135,14 +135,14 @@ struct Prompt {
 impl Prompt {
     fn text(&mut self, text: &str) {
         match self.pieces.last_mut() {
-            Some(Piece::Text(last)) => last.push_str(text),
+            Some(PromptPart::Text(last)) => last.push_str(text),
             _ if text.is_empty() => {}
-            _ => self.pieces.push(Piece::Text(text.to_owned())),
+            _ => self.pieces.push(PromptPart::Text(text.to_owned())),
         }
     }
 
     fn mark(&mut self, mark: Mark) {
-        self.pieces.push(Piece::Control(mark.text()));
+        self.pieces.push(PromptPart::Special(mark.text()));
     }
 
     /// `<|start|>ROLE<|message|>`
@@ -162,11 +162,11 @@ impl Prompt {
             match part {
                 Part::Text(text) => self.text(text),
                 Part::Image => {
-                    self.pieces.push(Piece::Image(self.images));
+                    self.pieces.push(PromptPart::Image(self.images));
                     self.images += 1;
                 }
                 Part::Video => {
-                    self.pieces.push(Piece::Video(self.videos));
+                    self.pieces.push(PromptPart::Video(self.videos));
                     self.videos += 1;
                 }
             }

@@ -2,20 +2,20 @@
 
 use std::collections::HashMap;
 
-use muse_core::contract::Turn;
+use muse_core::contract::Message;
 
 use super::RequestError;
 
-/// Checks the ids of calls and results in a conversation whose turns are its messages, one each.
+/// Checks the ids of calls and results in a conversation whose messages are its messages, one each.
 ///
 /// # Errors
 /// Two calls have one id, or a result names a call that was not made before and no tool either.
 /// The path is that of the id, like `messages[2].tool_calls[0].id`.
-pub fn check_calls(turns: &[Turn]) -> Result<(), RequestError> {
+pub fn check_calls(messages: &[Message]) -> Result<(), RequestError> {
     let mut made: HashMap<&str, (usize, usize)> = HashMap::new();
-    for (i, turn) in turns.iter().enumerate() {
+    for (i, turn) in messages.iter().enumerate() {
         match turn {
-            Turn::Assistant { calls, .. } => {
+            Message::Assistant { calls, .. } => {
                 for (j, call) in calls.iter().enumerate().filter(|(_, call)| !call.id.is_empty()) {
                     if let Some((turn, place)) = made.insert(&call.id, (i, j)) {
                         return Err(RequestError {
@@ -29,7 +29,7 @@ pub fn check_calls(turns: &[Turn]) -> Result<(), RequestError> {
                     }
                 }
             }
-            Turn::Tool { name, call_id: Some(id), .. }
+            Message::Tool { name, call_id: Some(id), .. }
                 if !id.is_empty()
                     && name.as_deref().unwrap_or_default().is_empty()
                     && !made.contains_key(id.as_str()) =>

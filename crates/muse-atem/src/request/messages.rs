@@ -1,6 +1,6 @@
 //! Messages to turns.
 
-use muse_core::contract::{Content, Part, ToolCall, Turn};
+use muse_core::contract::{Content, Message, Part, ToolCall};
 
 use super::RequestError;
 use super::fields::{Fields, wrong};
@@ -27,7 +27,7 @@ pub enum MediaKind {
 }
 
 /// All turns, and the media they hold in order.
-pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Turn>, Vec<Media>), RequestError> {
+pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Message>, Vec<Media>), RequestError> {
     let Some(messages) = fields.list("messages")? else {
         return fields.fault("messages", "is missing, expected a list of messages");
     };
@@ -42,7 +42,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Turn>, Vec<Media>), Reque
     Ok((turns, media))
 }
 
-fn turn(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Turn, RequestError> {
+fn turn(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Message, RequestError> {
     let role = message.required_text("role")?;
     if !matches!(role, "system" | "developer" | "user" | "assistant" | "tool") {
         return message.fault(
@@ -58,8 +58,8 @@ fn turn(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Turn, RequestErr
     let content = content(message, media)?;
     let text = |key| Ok::<_, RequestError>(message.text(key)?.map(str::to_owned));
     Ok(match role {
-        "user" => Turn::User(content),
-        "assistant" => Turn::Assistant {
+        "user" => Message::User(content),
+        "assistant" => Message::Assistant {
             reasoning: text("reasoning_content")?.or(text("reasoning")?),
             content,
             calls: calls(message)?,
@@ -71,9 +71,9 @@ fn turn(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Turn, RequestErr
             if let Some(name) = &name {
                 check_spelled_name(message, "name", name)?;
             }
-            Turn::Tool { name, call_id: text("tool_call_id")?, content }
+            Message::Tool { name, call_id: text("tool_call_id")?, content }
         }
-        _ => Turn::System(content),
+        _ => Message::System(content),
     })
 }
 

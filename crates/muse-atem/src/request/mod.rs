@@ -11,7 +11,7 @@ mod tools;
 
 use std::fmt;
 
-use muse_core::contract::{Conversation, Piece};
+use muse_core::contract::{Conversation, PromptPart};
 
 use crate::json::Json;
 use crate::mark::Mark;
@@ -123,25 +123,25 @@ impl ChatRequest {
     fn read(body: &Json) -> Result<Self, RequestError> {
         let fields = Fields::whole(body)?;
         let arguments = fields.object("chat_template_kwargs")?.unwrap_or_default();
-        let (mut turns, media) = messages::read(&fields)?;
-        check_calls(&turns)?;
+        let (mut messages, media) = messages::read(&fields)?;
+        check_calls(&messages)?;
         if arguments.boolean("keep_text_beside_calls")?.unwrap_or(false) {
-            turns = history::keep_text_beside_calls(turns);
+            messages = history::keep_text_beside_calls(messages);
         }
         if arguments.boolean("drop_earlier_reasoning")?.unwrap_or(false) {
-            history::drop_earlier_reasoning(&mut turns);
+            history::drop_earlier_reasoning(&mut messages);
         }
         let (declared, tool_choice) = tools::read(&fields)?;
         let effort = settings::effort(&fields, &arguments)?;
         let parallel_tool_calls = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
-        let mut tail = Vec::new();
+        let mut answer_prefix = Vec::new();
         match &tool_choice {
-            ToolChoice::Named(name) => commit(name, &mut tail),
-            _ if effort.skips_thinking && declared.is_empty() => commit("user", &mut tail),
+            ToolChoice::Named(name) => commit(name, &mut answer_prefix),
+            _ if effort.skips_thinking && declared.is_empty() => commit("user", &mut answer_prefix),
             _ => {}
         }
         let conversation = Conversation {
-            turns,
+            messages,
             tools: declared,
             namespaces: tools::namespaces(&fields, &arguments)?,
             reasoning_strength: effort.strength,
@@ -149,7 +149,7 @@ impl ChatRequest {
             current_date: settings::variable("current_date", &fields, &arguments)?,
             single_call: !parallel_tool_calls,
             growing_calls: settings::stream_option("growing_tool_calls", &fields)?,
-            tail,
+            answer_prefix,
         };
         Ok(Self {
             model: fields.text("model")?.map(str::to_owned),
@@ -172,7 +172,7 @@ impl ChatRequest {
 }
 
 /// The header of the answer is written for the assistant: it speaks to `recipient`.
-fn commit(recipient: &str, tail: &mut Vec<Piece>) {
-    tail.push(Piece::Text(format!(" to={recipient}")));
-    tail.push(Piece::Control(Mark::Message.text()));
+fn commit(recipient: &str, answer_prefix: &mut Vec<PromptPart>) {
+    answer_prefix.push(PromptPart::Text(format!(" to={recipient}")));
+    answer_prefix.push(PromptPart::Special(Mark::Message.text()));
 }

@@ -2,7 +2,7 @@
 //! does not know renders nothing. For callers that hold `apply_chat_template` input; a request of a
 //! client goes through [`super::ChatRequest`], which drops nothing silently.
 
-use muse_core::contract::{Content, Conversation, Part, Tool, ToolCall, Turn};
+use muse_core::contract::{Content, Conversation, Message, Part, Tool, ToolCall};
 
 use super::RequestError;
 use super::fields::{Fields, wrong};
@@ -16,9 +16,9 @@ use crate::json::Json;
 /// template cannot print.
 pub fn from_template_arguments(arguments: &Json) -> Result<Conversation, RequestError> {
     let fields = Fields::whole(arguments)?;
-    let mut turns = Vec::new();
+    let mut messages = Vec::new();
     for (i, message) in fields.list("messages")?.unwrap_or_default().iter().enumerate() {
-        turns.extend(turn(&Fields::of(message, fields.path(&format!("messages[{i}]")))?)?);
+        messages.extend(turn(&Fields::of(message, fields.path(&format!("messages[{i}]")))?)?);
     }
     let mut tools = Vec::new();
     for (i, value) in fields.list("tools")?.unwrap_or_default().iter().enumerate() {
@@ -26,7 +26,7 @@ pub fn from_template_arguments(arguments: &Json) -> Result<Conversation, Request
     }
     let text = |key| Ok::<_, RequestError>(fields.text(key)?.map(str::to_owned));
     Ok(Conversation {
-        turns,
+        messages,
         tools,
         namespaces: super::tools::namespaces(&fields, &Fields::default())?,
         reasoning_strength: text("reasoning_strength")?,
@@ -36,19 +36,19 @@ pub fn from_template_arguments(arguments: &Json) -> Result<Conversation, Request
     })
 }
 
-fn turn(message: &Fields<'_>) -> Result<Option<Turn>, RequestError> {
+fn turn(message: &Fields<'_>) -> Result<Option<Message>, RequestError> {
     let text = |key| Ok::<_, RequestError>(message.text(key)?.map(str::to_owned));
     Ok(match message.text("role")? {
-        Some("system") => Some(Turn::System(content(message)?)),
-        Some("user") => Some(Turn::User(content(message)?)),
-        Some("assistant") => Some(Turn::Assistant {
+        Some("system") => Some(Message::System(content(message)?)),
+        Some("user") => Some(Message::User(content(message)?)),
+        Some("assistant") => Some(Message::Assistant {
             reasoning: text("reasoning_content")?,
             content: content(message)?,
             calls: calls(message)?,
             recipient: text("recipient")?,
             end_turn: message.value("end_turn").map(truth),
         }),
-        Some("tool") => Some(Turn::Tool {
+        Some("tool") => Some(Message::Tool {
             name: text("name")?,
             call_id: text("tool_call_id")?,
             content: content(message)?,

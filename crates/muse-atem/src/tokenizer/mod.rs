@@ -16,7 +16,7 @@ use tokenizers::models::bpe::BPE;
 /// The tokenizer of a checkpoint.
 ///
 /// Text is encoded as text whatever it spells, and no token is ever added by itself: marks enter a
-/// prompt only as [`muse_core::contract::Piece::Control`].
+/// prompt only as [`muse_core::contract::PromptPart::Special`].
 pub struct Tokenizer {
     bpe: BPE,
     /// Cuts text into the words that are encoded one by one.
@@ -66,11 +66,11 @@ impl muse_core::contract::Tokenizer for Tokenizer {
         }
     }
 
-    fn control(&self, mark: &str) -> Option<Token> {
+    fn special_token(&self, mark: &str) -> Option<Token> {
         self.marks.get(mark).copied()
     }
 
-    fn is_control(&self, token: Token) -> bool {
+    fn is_special(&self, token: Token) -> bool {
         self.control.get(token.0 as usize).copied().unwrap_or(false)
     }
 
@@ -82,7 +82,7 @@ impl muse_core::contract::Tokenizer for Tokenizer {
         }
     }
 
-    fn size(&self) -> usize {
+    fn vocab_size(&self) -> usize {
         self.ends.len()
     }
 }

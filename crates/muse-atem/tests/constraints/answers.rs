@@ -163,7 +163,7 @@ fn random_answers_are_always_valid() {
             }
             let mut bytes = Vec::new();
             let mut mask = TokenMask::default();
-            let end = NANO.control("<|eot|>").unwrap();
+            let end = NANO.special_token("<|eot|>").unwrap();
             for _ in 0..150 {
                 constraint.mask(&mut mask).unwrap();
                 let allowed: Vec<Token> =

@@ -25,7 +25,7 @@ fn tokens(text: &str) -> Vec<Token> {
     for part in text.split_inclusive("|>") {
         let (plain, mark) = part.find("<|").map_or((part, ""), |at| part.split_at(at));
         NANO.encode(plain, &mut tokens);
-        tokens.extend(NANO.control(mark));
+        tokens.extend(NANO.special_token(mark));
     }
     tokens
 }

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::kv::PageCopy;
-use super::pick::{PickRow, Picked};
-use super::place::{PAGE_TOKENS, PageGroup, Place, Token};
+use super::sampling::{SampleRow, Sampled};
+use super::sequence::{BlockCopy, KV_BLOCK_SIZE, KvGroup, SeqSlice, Token};
 use super::weights::WeightView;
 use crate::Result;
 use crate::quant::Format;
@@ -12,7 +11,7 @@ use crate::quant::Format;
 /// A device that can run the model. Static over hardware: no copies, no downcasts.
 ///
 /// Buffers are row-major `f32` matrices. Operations work on the first `rows` rows unless they say
-/// otherwise; `places` operations take the concatenated rows of all places in order. A device that
+/// otherwise; `slices` operations take the concatenated rows of all slices in order. A device that
 /// works on tiles of rows need not keep what stands in its results behind those rows. On no rows
 /// operations do nothing.
 ///
@@ -58,13 +57,13 @@ pub trait Backend: Send + Sync + Sized + 'static {
 
     /// A zeroed paged store.
     fn alloc_kv(&self, shape: KvShape) -> Result<Self::Kv>;
-    /// Copies the first rows of pages of this store's group to other pages.
-    fn copy_pages(&self, kv: &mut Self::Kv, copies: &[PageCopy]) -> Result<()>;
-    /// Appends the bytes of a page, K then V, as stored.
-    fn save_page(&self, kv: &Self::Kv, page: u32, out: &mut Vec<u8>) -> Result<()>;
-    /// Takes a page from the front of `bytes`, as [`Backend::save_page`] wrote it, and moves
+    /// Copies the first rows of KV blocks of this store's group to other KV blocks.
+    fn copy_blocks(&self, kv: &mut Self::Kv, copies: &[BlockCopy]) -> Result<()>;
+    /// Appends the bytes of a KV block, K then V, as stored.
+    fn save_block(&self, kv: &Self::Kv, block: u32, out: &mut Vec<u8>) -> Result<()>;
+    /// Takes a KV block from the front of `bytes`, as [`Backend::save_block`] wrote it, and moves
     /// `bytes` past it. [`crate::Error::Corrupt`] when there are too few.
-    fn load_page(&self, kv: &mut Self::Kv, page: u32, bytes: &mut &[u8]) -> Result<()>;
+    fn load_block(&self, kv: &mut Self::Kv, block: u32, bytes: &mut &[u8]) -> Result<()>;
 
     /// `out[first_row + i] = table[ids[i]]`.
     fn embed(
@@ -95,23 +94,23 @@ pub trait Backend: Send + Sync + Sized + 'static {
     fn head_norm(&self, x: &mut Self::Buf, rows: usize, weight: &Self::Buf, eps: f32)
     -> Result<()>;
     /// Rotates every head of `x` in place by its position, pairs `(j, j + head_dim/2)`.
-    fn rope(&self, x: &mut Self::Buf, places: &[Place<'_>], rope: &Rope) -> Result<()>;
+    fn rope(&self, x: &mut Self::Buf, slices: &[SeqSlice<'_>], rope: &Rope) -> Result<()>;
     /// Stores K and V rows `[rows, kv_heads · head_dim]` at their positions.
     fn write_kv(
         &self,
         kv: &mut Self::Kv,
-        places: &[Place<'_>],
+        slices: &[SeqSlice<'_>],
         k: &Self::Buf,
         v: &Self::Buf,
     ) -> Result<()>;
-    /// Softmax attention of `q` `[rows, heads · head_dim]` over the stored pages into `out` of the
+    /// Softmax attention of `q` `[rows, heads · head_dim]` over the stored KV blocks into `out` of the
     /// same shape; query head `j` reads K/V head `j / (heads / kv_heads)`. K and V are read back
     /// as stored, those of the running rows included, so any chunking gives the same bits.
     fn attend(
         &self,
         q: &Self::Buf,
         kv: &Self::Kv,
-        places: &[Place<'_>],
+        slices: &[SeqSlice<'_>],
         attention: &Attention,
         out: &mut Self::Buf,
     ) -> Result<()>;
@@ -122,11 +121,21 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// `x = x + y`.
     fn add(&self, x: &mut Self::Buf, rows: usize, y: &Self::Buf) -> Result<()>;
     /// `x = cap · tanh(x · scale / cap)`; no cap means `x = x · scale`.
-    fn scale_cap(&self, x: &mut Self::Buf, rows: usize, scale: f32, cap: Option<f32>)
-    -> Result<()>;
-    /// Chooses a token for each row asked, on the device, so that scores need not cross a bus.
-    /// Appends to `out` in order. The definition is `sampler::pick`.
-    fn pick(&self, scores: &Self::Buf, rows: &[PickRow<'_>], out: &mut Vec<Picked>) -> Result<()>;
+    fn scale_softcap(
+        &self,
+        x: &mut Self::Buf,
+        rows: usize,
+        scale: f32,
+        cap: Option<f32>,
+    ) -> Result<()>;
+    /// Chooses a token for each row asked, on the device, so that logits need not cross a bus.
+    /// Appends to `out` in order. The definition is `sampler::sample`.
+    fn sample(
+        &self,
+        logits: &Self::Buf,
+        rows: &[SampleRow<'_>],
+        out: &mut Vec<Sampled>,
+    ) -> Result<()>;
 }
 
 /// How K and V rows are stored.
@@ -154,13 +163,13 @@ impl KvType {
     }
 }
 
-/// Shape of one layer's paged store: K and V, each `[pages, kv_heads, 64, head_dim]`.
+/// Shape of one layer's paged store: K and V, each `[KV blocks, kv_heads, 64, head_dim]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvShape {
-    /// Which of a sequence's page lists addresses it.
-    pub group: PageGroup,
-    /// Pages.
-    pub pages: usize,
+    /// Which of a sequence's KV block lists addresses it.
+    pub group: KvGroup,
+    /// KV blocks.
+    pub blocks: usize,
     /// K/V heads.
     pub kv_heads: usize,
     /// Width of a head.
@@ -170,9 +179,9 @@ pub struct KvShape {
 }
 
 impl KvShape {
-    /// Bytes of one page, K and V.
-    pub const fn page_bytes(&self) -> usize {
-        2 * self.kv_heads * PAGE_TOKENS * self.kind.bytes_for(self.head_dim)
+    /// Bytes of one KV block, K and V.
+    pub const fn block_bytes(&self) -> usize {
+        2 * self.kv_heads * KV_BLOCK_SIZE * self.kind.bytes_for(self.head_dim)
     }
 }
 
@@ -211,7 +220,7 @@ pub enum Mask {
     },
     /// Every `p` before the end of the query's own place with `|t - p| <= reach`: the rows of a
     /// place see each other both ways.
-    Block {
+    DraftBlock {
         /// Farthest distance seen, inclusive.
         reach: u32,
     },
@@ -222,15 +231,15 @@ impl Mask {
     ///
     /// # Panics
     /// If the window is 0: it would hide the query from itself.
-    pub fn visible(self, place: &Place<'_>, t: u32) -> Range<u32> {
+    pub fn visible(self, slice: &SeqSlice<'_>, t: u32) -> Range<u32> {
         match self {
             Self::Causal { window: None } => 0..t + 1,
             Self::Causal { window: Some(window) } => {
                 assert!(window > 0, "a window of 0 hides the query from itself");
                 (t + 1).saturating_sub(window)..t + 1
             }
-            Self::Block { reach } => {
-                let end = place.positions().end;
+            Self::DraftBlock { reach } => {
+                let end = slice.positions().end;
                 t.saturating_sub(reach)..end.min(t.saturating_add(reach).saturating_add(1))
             }
         }

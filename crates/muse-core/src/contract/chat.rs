@@ -1,84 +1,85 @@
-//! Conversations, prompts and what is heard in the answer. JSON travels as text, so that this
-//! crate needs no JSON value type and numbers keep their spelling.
+//! Conversations, prompts and the parsed answer. JSON travels as text, so that this crate needs no
+//! JSON value type and numbers keep their spelling.
 
-use super::place::Token;
+use super::sequence::Token;
 use crate::Result;
 
 /// Text to tokens and back.
 pub trait Tokenizer: Send + Sync {
-    /// Appends the tokens of `text`. Marks of the protocol in `text` stay text: nobody can forge a
-    /// turn.
+    /// Appends the tokens of `text`. Special tokens spelled in `text` are encoded as text: nobody
+    /// can forge a message.
     fn encode(&self, text: &str, out: &mut Vec<Token>);
-    /// The token of a protocol mark, spelled in full (`<|eot|>`).
-    fn control(&self, mark: &str) -> Option<Token>;
-    /// Whether the token is a protocol mark or reserved.
-    fn is_control(&self, token: Token) -> bool;
-    /// Appends the bytes of a token: characters may span tokens. Marks give their spelling.
+    /// The token of a special token's spelling in full (`<|eot|>`).
+    fn special_token(&self, spelling: &str) -> Option<Token>;
+    /// Whether the token is special or reserved.
+    fn is_special(&self, token: Token) -> bool;
+    /// Appends the bytes of a token: characters may span tokens. Special tokens give their
+    /// spelling.
     fn decode(&self, token: Token, out: &mut Vec<u8>);
     /// Number of tokens.
-    fn size(&self) -> usize;
+    fn vocab_size(&self) -> usize;
 }
 
-/// Turns a conversation into a prompt and hears the answer.
+/// Turns a conversation into a prompt and parses the answer.
 pub trait PromptTemplate: Send + Sync {
-    /// The prompt, ending where the assistant is to speak. [`crate::Error::Invalid`] says which
-    /// turn cannot be rendered and why.
-    fn render(&self, conversation: &Conversation) -> Result<Vec<Piece>>;
-    /// A listener for one answer to this conversation. `stop` are texts that end the visible
+    /// The prompt, ending where the assistant's message begins. [`crate::Error::Invalid`] says
+    /// which message cannot be rendered and why.
+    fn render(&self, conversation: &Conversation) -> Result<Vec<PromptPart>>;
+    /// A parser for one answer to this conversation. `stop` are texts that end the visible
     /// answer, themselves left out.
-    fn listener(&self, conversation: &Conversation, stop: &[String]) -> Box<dyn Listener>;
+    fn output_parser(&self, conversation: &Conversation, stop: &[String]) -> Box<dyn OutputParser>;
 }
 
-/// Hears one answer, token by token.
-pub trait Listener: Send {
-    /// Takes a token; appends what can be said for certain. Nothing is ever taken back.
-    fn hear(&mut self, token: Token, out: &mut Vec<Heard>);
-    /// The answer ended; settles what was held. `complete` when a stop token ended it, false when
-    /// it was cut (length, cancelled).
-    fn finish(&mut self, complete: bool, out: &mut Vec<Heard>);
-    /// Where the token heard last belongs, for counting reasoning tokens and for choosing the
-    /// tokens whose log-probabilities are shown.
+/// Parses one answer, token by token.
+pub trait OutputParser: Send {
+    /// Takes a token; appends the events that are certain. No event is ever taken back.
+    fn push(&mut self, token: Token, out: &mut Vec<ParsedEvent>);
+    /// The answer ended; emits what was held back. `complete` when a stop token ended it, false
+    /// when it was cut (length, cancelled).
+    fn finish(&mut self, complete: bool, out: &mut Vec<ParsedEvent>);
+    /// What the last token is part of, for counting reasoning tokens and for choosing the tokens
+    /// whose log-probabilities are shown.
     fn channel(&self) -> Channel;
 }
 
 /// What a token is part of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Channel {
-    /// Marks and headers.
+    /// Special tokens and message headers.
     #[default]
-    Frame,
+    Protocol,
     /// Reasoning.
-    Think,
+    Reasoning,
     /// The visible answer.
-    Say,
+    Content,
     /// A message to a tool.
-    Call,
+    ToolCall,
 }
 
-/// What was heard.
+/// What was parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ParsedEvent {
     /// More of the reasoning.
-    Think(String),
-    /// More of the answer.
-    Say(String),
+    Reasoning(String),
+    /// More of the visible answer.
+    Content(String),
     /// A whole tool call.
-    Call(ToolCall),
-    /// More of a call that is still being written, when the conversation asked for it. The
+    ToolCall(ToolCall),
+    /// More of a call that is still being generated, when the conversation asked for it. The
     /// arguments of its parts, joined, are those of the whole call that follows under the same
     /// id; when the answer is cut, none follows.
-    CallPart(ToolCall),
+    ToolCallDelta(ToolCall),
     /// A stop text was met; the request can be cancelled, nothing follows.
     StopText(String),
 }
 
-/// A piece of a prompt.
+/// A part of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum PromptPart {
     /// Text that is encoded as text, whatever it spells.
     Text(String),
-    /// A protocol mark, spelled in full.
-    Control(&'static str),
+    /// A special token, spelled in full.
+    Special(&'static str),
     /// The `n`-th picture of the conversation, from 0.
     Image(usize),
     /// The `n`-th video of the conversation, from 0.
@@ -88,8 +89,8 @@ pub enum Piece {
 /// Everything a prompt is made of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conversation {
-    /// The turns so far.
-    pub turns: Vec<Turn>,
+    /// The messages so far.
+    pub messages: Vec<Message>,
     /// Tools the assistant may call.
     pub tools: Vec<Tool>,
     /// Descriptions of tool namespaces, in order.
@@ -100,31 +101,32 @@ pub struct Conversation {
     pub knowledge_cutoff: Option<String>,
     /// `YYYY-MM-DD`; none leaves the line out.
     pub current_date: Option<String>,
-    /// Hear one call at most: the answer ends behind it.
+    /// Parse one call at most: the answer ends behind it.
     pub single_call: bool,
-    /// Hear calls while they are written ([`Heard::CallPart`]), not only when they are whole.
+    /// Emit calls while they are generated ([`ParsedEvent::ToolCallDelta`]), not only when they
+    /// are whole.
     pub growing_calls: bool,
     /// Text committed on behalf of the assistant behind its header, such as ` to=user` and the
-    /// message mark; none lets it choose.
-    pub tail: Vec<Piece>,
+    /// `<|message|>` token; none lets it choose.
+    pub answer_prefix: Vec<PromptPart>,
 }
 
-/// A turn.
+/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Turn {
+pub enum Message {
     /// Instructions.
     System(Content),
-    /// The user speaks.
+    /// From the user.
     User(Content),
-    /// The assistant spoke.
+    /// From the assistant.
     Assistant {
-        /// What it thought, rendered when not empty.
+        /// Its reasoning, rendered when not empty.
         reasoning: Option<String>,
-        /// What it said; not rendered beside calls.
+        /// The visible answer; not rendered beside calls.
         content: Content,
         /// Tools it called.
         calls: Vec<ToolCall>,
-        /// Whom it spoke to; none means the user.
+        /// Whom it addressed; none means the user.
         recipient: Option<String>,
         /// Whether the turn ended; none decides by the recipient.
         end_turn: Option<bool>,
@@ -140,7 +142,7 @@ pub enum Turn {
     },
 }
 
-/// What a turn says.
+/// The content of a message.
 pub type Content = Vec<Part>;
 
 /// A part of a content.

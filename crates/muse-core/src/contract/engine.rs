@@ -3,14 +3,10 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::pick::{Constraint, Picked, Sampling};
-use super::place::Token;
+use super::sampling::{Constraint, Sampled, Sampling};
+use super::sequence::{SeqId, Token};
 use super::vision::Patches;
 use crate::{Error, Result};
-
-/// A running request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SeqId(pub u64);
 
 /// The engine as the front ends see it.
 pub trait Engine: Send + Sync {
@@ -37,7 +33,7 @@ pub struct Request {
     pub stop: Vec<Token>,
     /// The most tokens to generate; none, or more than the room left, means what room is left.
     pub max_tokens: Option<u32>,
-    /// The guesses of every verify, as many as the drafter makes at most; 0 drafts nothing. None
+    /// The drafts of every verify, as many as the drafter makes at most; 0 drafts nothing. None
     /// leaves it to the engine.
     pub max_draft: Option<u32>,
     /// Log-probabilities to report with each token: alternatives wanted.
@@ -70,7 +66,7 @@ pub enum Event {
         total: u32,
     },
     /// A token of the completion, the stop token included.
-    Token(Picked),
+    Token(Sampled),
     /// The end; nothing follows.
     Done(Done),
 }
@@ -112,7 +108,7 @@ pub struct Usage {
     pub completion: u32,
     /// Tokens guessed.
     pub drafted: u32,
-    /// Guesses kept, for each verify pass that carried guesses.
+    /// Draft tokens kept, for each verify pass that carried drafts.
     pub accepted: Vec<u32>,
 }
 

@@ -10,26 +10,27 @@ mod chat;
 mod drafter;
 mod engine;
 mod kv;
-mod pick;
-mod place;
+mod sampling;
+mod sequence;
 mod target;
 mod vision;
 mod weights;
 
 pub use backend::{Attention, Backend, KvShape, KvType, Mask, Rope};
 pub use chat::{
-    Channel, Content, Conversation, Heard, Listener, Part, Piece, PromptTemplate, Tokenizer, Tool,
-    ToolCall, Turn,
+    Channel, Content, Conversation, Message, OutputParser, ParsedEvent, Part, PromptPart,
+    PromptTemplate, Tokenizer, Tool, ToolCall,
 };
-pub use drafter::{Anchor, Drafter, Guess, Kept};
-pub use engine::{
-    Done, Engine, Event, FinishReason, Request, Segment, SeqId, Sink, Timings, Usage,
+pub use drafter::{Anchor, ContextSlice, DraftToken, Drafter};
+pub use engine::{Done, Engine, Event, FinishReason, Request, Segment, Sink, Timings, Usage};
+pub use kv::{KvBlocks, KvOffload, KvOffloadStore, KvPool, PrefixBlock, PrefixHash};
+pub use sampling::{Constraint, History, SampleRow, Sampled, Sampling, TokenMask};
+pub use sequence::{
+    BlockCopy, BlockCount, BlockTable, ContentHash, KV_BLOCK_SIZE, KvGroup, PositionKey, SeqId,
+    SeqSlice, Token, recycle,
 };
-pub use kv::{ColdPage, KvPool, PageCopy, PageCount, Pages, PrefixName, Shelf, Spill};
-pub use pick::{Constraint, History, PickRow, Picked, Sampling, TokenMask};
-pub use place::{PAGE_TOKENS, PageGroup, PageKey, PageTable, Place, Token, recycle};
-pub use target::{Head, Rows, Scores, Span, Target};
-pub use vision::{ContentHash, EncodeId, Patches, VisionEncoder};
+pub use target::{BatchEntry, BatchInput, EmbeddingAndLmHead, LogitsRequest, TargetModel};
+pub use vision::{EncodeId, Patches, VisionEncoder};
 pub use weights::{
     CheckpointSpec, DrafterSpec, GenerationDefaults, LayerSpec, TensorInfo, TextSpec, TokenKind,
     VisionSpec, Vocabulary, WeightSource, WeightView,

@@ -1,14 +1,14 @@
-//! The large model: one pass over everybody's rows.
+//! The target model: one forward pass over everybody's tokens.
 
 use super::backend::Backend;
-use super::place::{Place, Token};
+use super::kv::KvBlocks;
+use super::sequence::{SeqSlice, Token};
 use super::weights::TextSpec;
-use super::{PageKey, Pages};
 use crate::Result;
 
-/// What the rows of a span are.
-pub enum Rows<'a, B: Backend> {
-    /// Token ids, one a row.
+/// What a batch entry feeds to the model.
+pub enum BatchInput<'a, B: Backend> {
+    /// Token ids, one a position.
     Tokens(&'a [Token]),
     /// Rows of finished embeddings (pictures), already normed: `buf` from `first_row` on.
     Embeds {
@@ -19,62 +19,57 @@ pub enum Rows<'a, B: Backend> {
     },
 }
 
-impl<B: Backend> Clone for Rows<'_, B> {
+impl<B: Backend> Clone for BatchInput<'_, B> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<B: Backend> Copy for Rows<'_, B> {}
+impl<B: Backend> Copy for BatchInput<'_, B> {}
 
-/// Which rows of a span need scores.
+/// Which positions of a batch entry need logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scores {
+pub enum LogitsRequest {
     /// None: a prompt chunk that is not the last.
     None,
-    /// The last row.
+    /// The last position: decode, or the last chunk of a prompt.
     Last,
-    /// Every row: a drafted block.
+    /// Every position: a draft block to verify.
     All,
 }
 
-/// Consecutive rows of one sequence in a pass.
-pub struct Span<'a, B: Backend> {
-    /// Where they live. `place.rows` is the number of rows.
-    pub place: Place<'a>,
-    /// What they are.
-    pub rows: Rows<'a, B>,
-    /// Which of them need scores.
-    pub scores: Scores,
+/// Consecutive tokens of one sequence in a pass.
+pub struct BatchEntry<'a, B: Backend> {
+    /// Their positions and KV blocks. `slice.len` is the number of tokens.
+    pub slice: SeqSlice<'a>,
+    /// The tokens or embeddings.
+    pub input: BatchInput<'a, B>,
+    /// Which of them need logits.
+    pub logits: LogitsRequest,
 }
 
-/// The large model. Holds no state of a sequence outside the pages: a rejected row is forgotten by
-/// never being counted, and the next rows at its position overwrite it.
-pub trait Target<B: Backend>: Head<B> + Pages<B> + Send {
+/// The target model. Holds no state of a sequence outside KV blocks: a rejected token is forgotten
+/// by never being counted, and the next token at its position overwrites it.
+pub trait TargetModel<B: Backend>: EmbeddingAndLmHead<B> + KvBlocks<B> + Send {
     /// What the model is.
     fn spec(&self) -> &TextSpec;
-    /// The most rows of a pass and the most score rows of a pass.
+    /// The most tokens of a pass, and the most of them whose logits can be had.
     fn limits(&self) -> (usize, usize);
-    /// One pass over all spans: prompt chunks, decode rows and drafted blocks together, so that
-    /// weights are read once. Writes the K/V of every row into its pages.
-    fn forward(&mut self, batch: &[Span<'_, B>]) -> Result<()>;
-    /// The asked rows of the last pass in batch order, `[asked, vocab]`, after scale and cap.
-    fn scores(&self) -> &B::Buf;
-    /// Outputs of the tapped layers for every row of the last pass, in batch order, side by side:
-    /// `[rows, taps · hidden]`. Empty when built without taps.
-    fn taps(&self) -> &B::Buf;
+    /// One pass over the batch: prompt chunks, decode tokens and draft blocks together, so that
+    /// weights are read once. Writes the K and V of every token into its KV block.
+    fn forward(&mut self, batch: &[BatchEntry<'_, B>]) -> Result<()>;
+    /// Requested logits of the last pass in batch order, `[requested, vocab]`, after scale and
+    /// soft cap.
+    fn logits(&self) -> &B::Buf;
+    /// Hidden states of the captured layers for every token of the last pass, in batch order, side
+    /// by side: `[tokens, captured layers · hidden]`. Empty when no layer is captured.
+    fn captured_hidden(&self) -> &B::Buf;
 }
 
-/// What a drafter borrows of the large model.
-pub trait Head<B: Backend> {
+/// The embedding and LM head of the target model, which a drafter borrows.
+pub trait EmbeddingAndLmHead<B: Backend> {
     /// RAW embedding rows, without the norm: `out[i] = E[ids[i]]`.
     fn embed(&self, ids: &[Token], out: &mut B::Buf) -> Result<()>;
-    /// RAW head, without multiplier and cap: `[rows, hidden]` to `[rows, vocab]`.
-    fn unembed(&self, hidden: &B::Buf, rows: usize, scores: &mut B::Buf) -> Result<()>;
-}
-
-impl From<Token> for PageKey {
-    fn from(token: Token) -> Self {
-        Self::Token(token)
-    }
+    /// RAW LM head, without scale and soft cap: `[rows, hidden]` to `[rows, vocab]`.
+    fn lm_head(&self, hidden: &B::Buf, rows: usize, logits: &mut B::Buf) -> Result<()>;
 }

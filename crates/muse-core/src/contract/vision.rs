@@ -1,11 +1,8 @@
 //! Pictures and video to embedding rows, a slice of work at a time.
 
 use super::backend::Backend;
+use super::sequence::ContentHash;
 use crate::Result;
-
-/// Hash of what a picture shows the model: pixels after resizing, and the grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ContentHash(pub [u8; 16]);
 
 /// A picture cut into patches, ready for the tower.
 #[derive(Clone, Debug)]

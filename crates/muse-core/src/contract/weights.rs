@@ -71,8 +71,8 @@ pub struct TextSpec {
     pub rope_theta: f32,
     /// Factor on the head's output.
     pub logit_scale: f32,
-    /// Soft cap of the scores; none when the file says 0.
-    pub logit_cap: Option<f32>,
+    /// Soft cap of the logits; none when the file says 0.
+    pub logit_softcap: Option<f32>,
     /// The most positions.
     pub max_positions: usize,
     /// Token that stands for a row of a picture.

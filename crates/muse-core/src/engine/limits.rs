@@ -1,11 +1,11 @@
 //! What requests may ask for, known before anything runs.
 
 use super::EngineOptions;
-use crate::contract::{Backend, Drafter, KvPool, Request, Segment, Target};
+use crate::contract::{Backend, Drafter, KvPool, Request, Segment, TargetModel};
 use crate::{Error, Result, sampler};
 
-/// The most guesses of a verify when there is no drafter: what a grammar dictates.
-const DICTATED: usize = 16;
+/// The most drafts of a verify when there is no drafter: what a grammar dictates.
+const MAX_FORCED: usize = 16;
 
 /// Bounds of an engine, from its model, its pool and its options.
 #[derive(Clone, Debug)]
@@ -17,14 +17,14 @@ pub struct Limits {
     /// The most tokens whose K/V the pool can hold at once.
     pub cache_positions: u32,
     /// Sequences that run at a time.
-    pub max_active: usize,
+    pub max_num_seqs: usize,
     /// Requests that wait.
     pub queue: usize,
     /// Rows of a pass.
-    pub step_rows: usize,
-    /// Rows of a pass whose scores can be had.
-    pub score_rows: usize,
-    /// Guesses a verify carries.
+    pub max_num_batched_tokens: usize,
+    /// Rows of a pass whose logits can be had.
+    pub max_logits_rows: usize,
+    /// Draft tokens a verify carries.
     pub draft: usize,
 }
 
@@ -34,22 +34,22 @@ impl Limits {
     /// # Errors
     /// [`Error::Invalid`] when the parts cannot work together.
     pub(super) fn new<B: Backend>(
-        target: &dyn Target<B>,
+        target: &dyn TargetModel<B>,
         drafter: Option<&dyn Drafter<B>>,
         pool: &dyn KvPool,
         options: &EngineOptions,
     ) -> Result<Self> {
-        let (rows, score_rows) = target.limits();
-        let step_rows = options.step_rows.min(rows);
-        let max_active = options.max_active.min(step_rows).min(score_rows);
+        let (rows, max_logits_rows) = target.limits();
+        let max_num_batched_tokens = options.max_num_batched_tokens.min(rows);
+        let max_num_seqs = options.max_num_seqs.min(max_num_batched_tokens).min(max_logits_rows);
         let spec = target.spec();
         let max_positions =
             options.max_positions.min(u32::try_from(spec.max_positions).unwrap_or(u32::MAX));
         for (name, value) in [
-            ("max_active", max_active),
+            ("max_num_seqs", max_num_seqs),
             ("queue", options.queue),
-            ("chunk_rows", options.chunk_rows),
-            ("mixed_rows", options.mixed_rows),
+            ("prefill_chunk", options.prefill_chunk),
+            ("mixed_prefill_tokens", options.mixed_prefill_tokens),
             ("max_positions", max_positions as usize),
         ] {
             if value == 0 {
@@ -60,21 +60,21 @@ impl Limits {
         if cache_positions < 2 {
             let total = pool.total();
             return Err(Error::Invalid(format!(
-                "a KV cache of {} full and {} window pages holds no sequence of 2 tokens: give it \
+                "a KV cache of {} full and {} window blocks holds no sequence of 2 tokens: give it \
                  more memory",
                 total.full, total.window
             )));
         }
-        let draft = drafter.map_or(DICTATED, |d| d.width()).min(options.max_draft);
+        let draft = drafter.map_or(MAX_FORCED, |d| d.width()).min(options.max_draft);
         Ok(Self {
             vocab: spec.vocab,
             max_positions,
             cache_positions,
-            max_active,
+            max_num_seqs,
             queue: options.queue,
-            step_rows,
-            score_rows,
-            draft: draft.min(step_rows.min(score_rows) - 1),
+            max_num_batched_tokens,
+            max_logits_rows,
+            draft: draft.min(max_num_batched_tokens.min(max_logits_rows) - 1),
         })
     }
 

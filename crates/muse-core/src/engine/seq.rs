@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::Limits;
-use super::speculation::Pace;
+use super::speculation::DraftStats;
 use crate::contract::{
-    Constraint, Done, Event, FinishReason, History, PAGE_TOKENS, Picked, Request, Sampling,
+    Constraint, Done, Event, FinishReason, History, KV_BLOCK_SIZE, Request, Sampled, Sampling,
     Segment, SeqId, Sink, Timings, Token, TokenMask, Usage,
 };
 use crate::{Error, Result, sampler};
 
 /// A sequence, waiting or active.
-pub(super) struct Seq {
+pub(super) struct Sequence {
     pub(super) id: SeqId,
     pub(super) priority: i32,
     pub(super) sampling: Sampling,
@@ -20,30 +20,30 @@ pub(super) struct Seq {
     pub(super) constraint: Option<Box<dyn Constraint>>,
     /// On the engine's clock.
     pub(super) deadline: Option<Duration>,
-    /// Prompt, completion, and during a step the guesses on trial.
+    /// Prompt, completion, and during a step the drafts on trial.
     pub(super) tokens: Vec<Token>,
     pub(super) history: History,
     /// Rows of this step; 0 sits it out.
-    pub(super) rows: usize,
-    /// Guesses it may carry this step.
-    pub(super) room: usize,
-    /// Guesses on trial: the last of `tokens` and of `rows`.
-    pub(super) guesses: usize,
-    /// Guesses of this step that the target judged, and those of them that agreed.
+    pub(super) num_tokens: usize,
+    /// Draft tokens it may carry this step.
+    pub(super) draft_budget: usize,
+    /// Draft tokens on trial: the last of `tokens` and of `rows`.
+    pub(super) drafts: usize,
+    /// Draft tokens of this step that the target judged, and those of them that accepted.
     pub(super) verified: usize,
-    pub(super) agreed: usize,
-    /// Pages of its prefix that may still be looked for among what is kept elsewhere.
+    pub(super) accepted: usize,
+    /// KV blocks of its prefix that may still be looked for among what is kept elsewhere.
     pub(super) to_restore: usize,
     /// Whether the length of its drafts is the engine's to choose.
     pub(super) adapts: bool,
-    pub(super) pace: Pace,
+    pub(super) draft_stats: DraftStats,
     /// First of its masks of this step.
     pub(super) mask: usize,
     /// Rows of this step that stay.
     pub(super) kept: usize,
     /// Choices of this step, not yet emitted.
-    pub(super) chosen: Vec<Picked>,
-    /// Set once it is to end; the next sweep or the end of the step ends it.
+    pub(super) chosen: Vec<Sampled>,
+    /// Set once it is to end; the next reap_finished or the end of the step ends it.
     pub(super) finish: Option<FinishReason>,
     prompt: usize,
     stop: Vec<Token>,
@@ -52,15 +52,15 @@ pub(super) struct Seq {
     /// The sink has not said `Break`.
     listens: bool,
     usage: Usage,
-    /// Prompt rows told of.
-    told: Option<u32>,
+    /// Prompt rows reported of.
+    reported: Option<u32>,
     submitted: Duration,
     started: Option<Duration>,
     first: Option<Duration>,
     last: Duration,
 }
 
-impl Seq {
+impl Sequence {
     /// A request that these limits admit.
     pub(super) fn new(
         id: SeqId,
@@ -94,14 +94,14 @@ impl Seq {
             deadline: request.deadline.map(|patience| now.saturating_add(patience)),
             tokens,
             history,
-            rows: 0,
-            room: 0,
-            guesses: 0,
+            num_tokens: 0,
+            draft_budget: 0,
+            drafts: 0,
             verified: 0,
-            agreed: 0,
-            to_restore: prompt.div_ceil(PAGE_TOKENS),
+            accepted: 0,
+            to_restore: prompt.div_ceil(KV_BLOCK_SIZE),
             adapts: false,
-            pace: Pace::new(limits.draft),
+            draft_stats: DraftStats::new(limits.draft),
             mask: 0,
             kept: 0,
             chosen: Vec::with_capacity(limits.draft + 1),
@@ -116,7 +116,7 @@ impl Seq {
                 accepted: Vec::with_capacity(max_tokens as usize),
                 ..Usage::default()
             },
-            told: None,
+            reported: None,
             submitted: now,
             started: None,
             first: None,
@@ -130,18 +130,18 @@ impl Seq {
     }
 
     fn completion(&self) -> u32 {
-        (self.tokens.len() - self.guesses - self.prompt) as u32
+        (self.tokens.len() - self.drafts - self.prompt) as u32
     }
 
     /// Whether it has its first token: what its next row follows can be guessed at.
-    pub(super) fn speaks(&self) -> bool {
+    pub(super) fn is_decoding(&self) -> bool {
         self.completion() > 0
     }
 
-    /// The most guesses worth verifying: one token comes without any.
-    pub(super) fn guess_room(&self) -> usize {
+    /// The most drafts worth verifying: one token comes without any.
+    pub(super) fn max_draft_tokens(&self) -> usize {
         let room = (self.max_tokens - self.completion()).saturating_sub(1) as usize;
-        if self.speaks() { room.min(self.max_draft) } else { 0 }
+        if self.is_decoding() { room.min(self.max_draft) } else { 0 }
     }
 
     /// It runs from now on. `cached` of its rows need no run.
@@ -150,73 +150,73 @@ impl Seq {
             self.started = Some(now);
             self.usage.cached = cached.min(self.prompt as u32);
         }
-        self.tell_prefill(cached);
+        self.report_prefill(cached);
     }
 
     /// Tells how far the prompt is, while there is news.
-    pub(super) fn tell_prefill(&mut self, done: u32) {
+    pub(super) fn report_prefill(&mut self, done: u32) {
         let total = self.prompt as u32;
         let done = done.min(total);
-        if self.told.is_none_or(|told| told < done) {
-            self.told = Some(done);
-            self.emit(Event::Prefill { done, total });
+        if self.reported.is_none_or(|reported| reported < done) {
+            self.reported = Some(done);
+            self.send(Event::Prefill { done, total });
         }
     }
 
-    /// Judges a step's choices, one for each guess and one more: keeps the guesses that agree and
+    /// Judges a step's choices, one for each draft and one more: keeps the drafts that agree and
     /// the choice behind them, as far as the request goes. Sets `kept` and `finish`.
-    pub(super) fn judge(&mut self, choices: impl Iterator<Item = Picked>, now: Duration) {
-        let trial = self.tokens.len() - self.guesses;
+    pub(super) fn verify(&mut self, choices: impl Iterator<Item = Sampled>, now: Duration) {
+        let trial = self.tokens.len() - self.drafts;
         let before = self.completion();
-        let mut agreeing = true;
-        for (i, picked) in choices.enumerate() {
-            if !agreeing {
+        let mut accepting = true;
+        for (i, sampled) in choices.enumerate() {
+            if !accepting {
                 continue;
             }
-            let token = picked.token;
-            agreeing = i < self.guesses && self.tokens[trial + i] == token;
-            self.chosen.push(picked);
+            let token = sampled.token;
+            accepting = i < self.drafts && self.tokens[trial + i] == token;
+            self.chosen.push(sampled);
             if self.stop.contains(&token) {
                 self.finish = Some(FinishReason::Stop(token));
             } else if before + self.chosen.len() as u32 == self.max_tokens {
                 self.finish = Some(FinishReason::Length);
             }
-            agreeing &= self.finish.is_none();
+            accepting &= self.finish.is_none();
         }
         let said = self.chosen.len();
-        assert!(said > 0, "a row with scores has a choice");
-        self.kept = self.rows - self.guesses + said - 1;
-        self.verified = self.guesses;
-        if self.guesses > 0 {
-            let last_was_guess = said <= self.guesses
-                && self.tokens[trial + said - 1] == self.chosen[said - 1].token;
+        assert!(said > 0, "a row with logits has a choice");
+        self.kept = self.num_tokens - self.drafts + said - 1;
+        self.verified = self.drafts;
+        if self.drafts > 0 {
+            let last_was_guess =
+                said <= self.drafts && self.tokens[trial + said - 1] == self.chosen[said - 1].token;
             let accepted = said - usize::from(!last_was_guess);
-            self.usage.drafted += self.guesses as u32;
+            self.usage.drafted += self.drafts as u32;
             self.usage.accepted.push(accepted as u32);
-            self.agreed = accepted;
+            self.accepted = accepted;
         }
-        self.forget_guesses();
+        self.discard_draft();
         self.tokens.extend(self.chosen.iter().map(|p| p.token));
         self.first.get_or_insert(now);
         self.last = now;
     }
 
     /// Takes this step's choices into penalties and grammar, then hands them out.
-    pub(super) fn speak(&mut self) {
+    pub(super) fn emit(&mut self) {
         let counts = sampler::counts_history(&self.sampling);
         let mut chosen = std::mem::take(&mut self.chosen);
-        for picked in chosen.drain(..) {
-            if picked.logprob.is_nan() {
-                let message = "the model's scores are not numbers; its files are damaged, or it \
+        for sampled in chosen.drain(..) {
+            if sampled.logprob.is_nan() {
+                let message = "the model's logits are not numbers; its files are damaged, or it \
                                was converted badly: get them again";
                 self.finish = Some(FinishReason::Failed(Error::Corrupt(message.to_owned())));
                 break;
             }
             if counts {
-                *self.history.completion.entry(picked.token).or_insert(0) += 1;
+                *self.history.completion.entry(sampled.token).or_insert(0) += 1;
             }
             if let Some(constraint) = &mut self.constraint
-                && let Err(error) = constraint.accept(picked.token)
+                && let Err(error) = constraint.accept(sampled.token)
             {
                 self.finish = Some(FinishReason::Failed(error));
                 break;
@@ -225,13 +225,13 @@ impl Seq {
                 break;
             }
             self.usage.completion += 1;
-            self.emit(Event::Token(picked));
+            self.send(Event::Token(sampled));
         }
         chosen.clear();
         self.chosen = chosen;
     }
 
-    fn emit(&mut self, event: Event) {
+    fn send(&mut self, event: Event) {
         if (self.sink)(event).is_break() {
             self.listens = false;
             self.finish = Some(FinishReason::Cancelled);
@@ -257,47 +257,47 @@ impl Seq {
     }
 
     /// It cannot go on.
-    pub(super) fn give_up(&mut self, error: Error) {
-        self.forget_guesses();
-        self.rows = 0;
+    pub(super) fn abort(&mut self, error: Error) {
+        self.discard_draft();
+        self.num_tokens = 0;
         self.finish = Some(FinishReason::Failed(error));
     }
 
-    /// Puts guesses on trial.
-    pub(super) fn guess(&mut self, guesses: impl Iterator<Item = Token>) {
+    /// Puts drafts on trial.
+    pub(super) fn draft(&mut self, drafts: impl Iterator<Item = Token>) {
         let before = self.tokens.len();
-        self.tokens.extend(guesses.take(self.room));
-        self.guesses = self.tokens.len() - before;
+        self.tokens.extend(drafts.take(self.draft_budget));
+        self.drafts = self.tokens.len() - before;
     }
 
-    /// Takes the guesses back.
-    pub(super) fn forget_guesses(&mut self) {
-        self.tokens.truncate(self.tokens.len() - self.guesses);
-        self.guesses = 0;
+    /// Takes the drafts back.
+    pub(super) fn discard_draft(&mut self) {
+        self.tokens.truncate(self.tokens.len() - self.drafts);
+        self.drafts = 0;
     }
 
-    /// Crops the guesses to what the grammar admits. Where it admits none it may itself know what
-    /// comes: that is then the guess.
-    pub(super) fn constrain_guesses(&mut self) -> Result<()> {
+    /// Crops the drafts to what the grammar admits. Where it admits none it may itself know what
+    /// comes: that is then the draft.
+    pub(super) fn constrain_draft(&mut self) -> Result<()> {
         let Some(constraint) = &mut self.constraint else { return Ok(()) };
-        let trial = self.tokens.len() - self.guesses;
+        let trial = self.tokens.len() - self.drafts;
         let legal = constraint.legal_prefix(&self.tokens[trial..])?;
-        self.tokens.truncate(trial + legal.min(self.guesses));
-        self.guesses = self.tokens.len() - trial;
-        if self.guesses == 0 {
-            while self.guesses < self.room
+        self.tokens.truncate(trial + legal.min(self.drafts));
+        self.drafts = self.tokens.len() - trial;
+        if self.drafts == 0 {
+            while self.drafts < self.draft_budget
                 && let Some(token) = constraint.forced()?
             {
                 constraint.accept(token)?;
                 self.tokens.push(token);
-                self.guesses += 1;
+                self.drafts += 1;
             }
-            constraint.rollback(self.guesses)?;
+            constraint.rollback(self.drafts)?;
         }
         Ok(())
     }
 
-    /// Writes the mask of every choice of this step, one for each guess and one more. A guess that
+    /// Writes the mask of every choice of this step, one for each draft and one more. A draft that
     /// leads where nothing is allowed is not tried: whether it comes to that, the target says.
     pub(super) fn fill_masks(
         &mut self,
@@ -305,7 +305,7 @@ impl Seq {
         used: &mut usize,
     ) -> Result<()> {
         let Some(constraint) = &mut self.constraint else { return Ok(()) };
-        let trial = self.tokens.len() - self.guesses;
+        let trial = self.tokens.len() - self.drafts;
         self.mask = *used;
         let mut accepted = 0;
         loop {
@@ -316,14 +316,14 @@ impl Seq {
                 Ok(()) => *used += 1,
                 Err(error) if accepted == 0 => return Err(error),
                 Err(_) => {
-                    let dropped = self.guesses - (accepted - 1);
+                    let dropped = self.drafts - (accepted - 1);
                     self.tokens.truncate(self.tokens.len() - dropped);
-                    self.guesses -= dropped;
-                    self.rows -= dropped;
+                    self.drafts -= dropped;
+                    self.num_tokens -= dropped;
                     break;
                 }
             }
-            if accepted == self.guesses {
+            if accepted == self.drafts {
                 break;
             }
             constraint.accept(self.tokens[trial + accepted])?;

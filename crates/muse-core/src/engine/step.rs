@@ -1,55 +1,56 @@
-//! One step: guess, run everybody's rows in one pass, choose, keep what agrees, hand it out.
+//! One step: draft, run everybody's rows in one pass, choose, keep what agrees, hand it out.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::seq::Seq;
+use super::offload::OffloadState;
+use super::seq::Sequence;
 use super::speculation::Speculation;
-use super::spill::Spilling;
 use super::{EngineOptions, Limits};
 use crate::contract::{
-    Anchor, Backend, Drafter, FinishReason, Guess, Kept, KvPool, PageCopy, PageKey, PickRow,
-    Picked, Place, Request, Rows, Scores, SeqId, Sink, Span, Target, TokenMask, recycle,
+    Anchor, Backend, BatchEntry, BatchInput, BlockCopy, ContextSlice, DraftToken, Drafter,
+    FinishReason, KvPool, LogitsRequest, PositionKey, Request, SampleRow, Sampled, SeqId, SeqSlice,
+    Sink, TargetModel, TokenMask, recycle,
 };
 use crate::{Error, Result};
 
 /// The engine without its thread: requests go in, `step` calls their sinks.
 ///
 /// `now` is whatever clock the caller has; deadlines and timings are read from it alone.
-pub struct Loop<B: Backend> {
+pub struct EngineCore<B: Backend> {
     backend: Arc<B>,
-    pub(super) target: Box<dyn Target<B>>,
+    pub(super) target: Box<dyn TargetModel<B>>,
     pub(super) drafter: Option<Box<dyn Drafter<B>>>,
     pub(super) pool: Box<dyn KvPool>,
     pub(super) limits: Limits,
-    pub(super) chunk_rows: usize,
-    pub(super) mixed_rows: usize,
-    pub(super) token_gap: Option<Duration>,
+    pub(super) prefill_chunk: usize,
+    pub(super) mixed_prefill_tokens: usize,
+    pub(super) target_itl: Option<Duration>,
     adapt_draft: bool,
     pub(super) speculation: Speculation,
-    pub(super) spilling: Option<Spilling>,
+    pub(super) offload: Option<OffloadState>,
     /// Best first, as `active` is.
-    pub(super) waiting: Vec<Seq>,
-    pub(super) active: Vec<Seq>,
-    pub(super) keys: Vec<PageKey>,
-    pub(super) copies: Vec<PageCopy>,
-    guesses: Vec<Vec<Guess>>,
+    pub(super) waiting: Vec<Sequence>,
+    pub(super) active: Vec<Sequence>,
+    pub(super) keys: Vec<PositionKey>,
+    pub(super) copies: Vec<BlockCopy>,
+    drafts: Vec<Vec<DraftToken>>,
     masks: Vec<TokenMask>,
-    picked: Vec<Picked>,
+    sampled: Vec<Sampled>,
     anchors: Vec<Anchor<'static>>,
-    spans: Vec<Span<'static, B>>,
-    picks: Vec<PickRow<'static>>,
-    kept: Vec<Kept<'static>>,
+    batch: Vec<BatchEntry<'static, B>>,
+    sample_rows: Vec<SampleRow<'static>>,
+    kept: Vec<ContextSlice<'static>>,
 }
 
-impl<B: Backend> Loop<B> {
+impl<B: Backend> EngineCore<B> {
     /// Joins the parts, as [`super::spawn`] wants them.
     ///
     /// # Errors
     /// [`Error::Invalid`] when they cannot work together.
     pub fn new(
         backend: Arc<B>,
-        target: Box<dyn Target<B>>,
+        target: Box<dyn TargetModel<B>>,
         drafter: Option<Box<dyn Drafter<B>>>,
         pool: Box<dyn KvPool>,
         options: &EngineOptions,
@@ -61,7 +62,7 @@ impl<B: Backend> Loop<B> {
     /// Joins parts that were found to fit.
     pub(super) fn join(
         backend: Arc<B>,
-        target: Box<dyn Target<B>>,
+        target: Box<dyn TargetModel<B>>,
         drafter: Option<Box<dyn Drafter<B>>>,
         pool: Box<dyn KvPool>,
         options: &EngineOptions,
@@ -73,23 +74,23 @@ impl<B: Backend> Loop<B> {
             drafter,
             pool,
             // Reserving more than a pass holds could ask for more than a lone sequence can have.
-            chunk_rows: options.chunk_rows.min(limits.step_rows),
+            prefill_chunk: options.prefill_chunk.min(limits.max_num_batched_tokens),
             adapt_draft: options.adapt_draft,
             speculation: Speculation::new(limits.draft),
-            spilling: options.shelf.clone().map(Spilling::new),
+            offload: options.kv_offload.clone().map(OffloadState::new),
             limits,
-            mixed_rows: options.mixed_rows,
-            token_gap: options.token_gap,
+            mixed_prefill_tokens: options.mixed_prefill_tokens,
+            target_itl: options.target_itl,
             waiting: Vec::new(),
             active: Vec::new(),
             keys: Vec::new(),
             copies: Vec::new(),
-            guesses: Vec::new(),
+            drafts: Vec::new(),
             masks: Vec::new(),
-            picked: Vec::new(),
+            sampled: Vec::new(),
             anchors: Vec::new(),
-            spans: Vec::new(),
-            picks: Vec::new(),
+            batch: Vec::new(),
+            sample_rows: Vec::new(),
             kept: Vec::new(),
         }
     }
@@ -116,7 +117,7 @@ impl<B: Backend> Loop<B> {
     pub fn submit(&mut self, id: SeqId, request: Request, sink: Sink, now: Duration) -> Result<()> {
         self.limits.check(&request)?;
         let asked = request.max_draft.is_some();
-        let mut seq = Seq::new(id, request, sink, &self.limits, now);
+        let mut seq = Sequence::new(id, request, sink, &self.limits, now);
         seq.adapts = !asked && self.adapt_draft && self.drafter.is_some();
         self.enqueue(seq);
         Ok(())
@@ -125,7 +126,7 @@ impl<B: Backend> Loop<B> {
     /// Runs one step for everybody. Returns whether anybody is left.
     ///
     /// # Errors
-    /// When the device fails: every request has then been told, and the engine is not to be used
+    /// When the device fails: every request has then been reported, and the engine is not to be used
     /// again.
     pub fn step(&mut self, now: &dyn Fn() -> Duration) -> Result<bool> {
         if let Err(error) = self.try_step(now) {
@@ -147,23 +148,23 @@ impl<B: Backend> Loop<B> {
     }
 
     fn try_step(&mut self, now: &dyn Fn() -> Duration) -> Result<()> {
-        self.sweep(now());
+        self.reap_finished(now());
         self.admit(now())?;
         self.plan();
         self.reserve(now())?;
         self.save_evicted()?;
-        self.copy_pages()?;
+        self.copy_blocks()?;
         let began = now();
         self.draft()?;
         let drafted = now();
-        if self.active.iter().all(|seq| seq.rows == 0) {
+        if self.active.iter().all(|seq| seq.num_tokens == 0) {
             self.end_active(now());
             return Ok(());
         }
         self.forward()?;
-        self.choose()?;
-        self.judge(now());
-        self.absorb()?;
+        self.sample()?;
+        self.verify(now());
+        self.append_context()?;
         let done = now();
         let (draft, pass) = (drafted.saturating_sub(began), done.saturating_sub(drafted));
         self.speculation.learn(&mut self.active, draft, pass);
@@ -171,52 +172,52 @@ impl<B: Backend> Loop<B> {
         Ok(())
     }
 
-    pub(super) fn copy_pages(&mut self) -> Result<()> {
+    pub(super) fn copy_blocks(&mut self) -> Result<()> {
         if !self.copies.is_empty() {
-            self.target.copy_pages(&self.copies)?;
+            self.target.copy_blocks(&self.copies)?;
             if let Some(drafter) = &mut self.drafter {
-                drafter.copy_pages(&self.copies)?;
+                drafter.copy_blocks(&self.copies)?;
             }
             self.copies.clear();
         }
         Ok(())
     }
 
-    /// Puts guesses on trial, for whom the plan has room.
+    /// Puts drafts on trial, for whom the plan has room.
     fn draft(&mut self) -> Result<()> {
-        let guessing = |seq: &&Seq| seq.room > 0;
+        let guessing = |seq: &&Sequence| seq.draft_budget > 0;
         if let Some(drafter) = &mut self.drafter {
             let mut anchors: Vec<Anchor<'_>> = recycle(std::mem::take(&mut self.anchors));
             anchors.extend(self.active.iter().filter(guessing).map(|seq| {
                 let start = self.pool.len(seq.id);
-                let place = Place { start, rows: 1, pages: self.pool.pages(seq.id) };
-                Anchor { place, token: seq.tokens[start as usize], max: seq.room }
+                let slice = SeqSlice { start, len: 1, blocks: self.pool.block_table(seq.id) };
+                Anchor { slice, token: seq.tokens[start as usize], max: seq.draft_budget }
             }));
-            if self.guesses.len() < anchors.len() {
-                self.guesses.resize(anchors.len(), Vec::new());
+            if self.drafts.len() < anchors.len() {
+                self.drafts.resize(anchors.len(), Vec::new());
             }
-            let out = &mut self.guesses[..anchors.len()];
+            let out = &mut self.drafts[..anchors.len()];
             if !anchors.is_empty() {
                 drafter.draft(&anchors, &*self.target, out)?;
             }
             self.anchors = recycle(anchors);
-            for (seq, guesses) in
-                self.active.iter_mut().filter(|seq| seq.room > 0).zip(&self.guesses)
+            for (seq, drafts) in
+                self.active.iter_mut().filter(|seq| seq.draft_budget > 0).zip(&self.drafts)
             {
-                let mut guesses = guesses.as_slice();
+                let mut drafts = drafts.as_slice();
                 if seq.adapts {
-                    let worth = seq.pace.offer(guesses.iter().map(|guess| guess.confidence));
-                    guesses = &guesses[..worth];
+                    let worth = seq.draft_stats.offer(drafts.iter().map(|draft| draft.confidence));
+                    drafts = &drafts[..worth];
                 }
-                seq.guess(guesses.iter().map(|guess| guess.token));
+                seq.draft(drafts.iter().map(|draft| draft.token));
             }
         }
         for seq in &mut self.active {
-            if seq.room > 0 {
-                if let Err(error) = seq.constrain_guesses() {
-                    seq.give_up(error);
+            if seq.draft_budget > 0 {
+                if let Err(error) = seq.constrain_draft() {
+                    seq.abort(error);
                 } else {
-                    seq.rows = 1 + seq.guesses;
+                    seq.num_tokens = 1 + seq.drafts;
                 }
             }
         }
@@ -228,40 +229,41 @@ impl<B: Backend> Loop<B> {
     fn mask(&mut self) {
         let mut used = 0;
         for seq in &mut self.active {
-            if chooses(&*self.pool, seq)
+            if needs_logits(&*self.pool, seq)
                 && let Err(error) = seq.fill_masks(&mut self.masks, &mut used)
             {
-                seq.give_up(error);
+                seq.abort(error);
             }
         }
     }
 
     fn forward(&mut self) -> Result<()> {
-        let mut spans: Vec<Span<'_, B>> = recycle(std::mem::take(&mut self.spans));
-        for seq in self.active.iter().filter(|seq| seq.rows > 0) {
+        let mut batch: Vec<BatchEntry<'_, B>> = recycle(std::mem::take(&mut self.batch));
+        for seq in self.active.iter().filter(|seq| seq.num_tokens > 0) {
             let start = self.pool.len(seq.id);
-            let rows = &seq.tokens[start as usize..start as usize + seq.rows];
-            let place = Place { start, rows: seq.rows, pages: self.pool.pages(seq.id) };
-            let scores = match chooses(&*self.pool, seq) {
-                false => Scores::None,
-                true if seq.guesses > 0 => Scores::All,
-                true => Scores::Last,
+            let rows = &seq.tokens[start as usize..start as usize + seq.num_tokens];
+            let slice =
+                SeqSlice { start, len: seq.num_tokens, blocks: self.pool.block_table(seq.id) };
+            let logits = match needs_logits(&*self.pool, seq) {
+                false => LogitsRequest::None,
+                true if seq.drafts > 0 => LogitsRequest::All,
+                true => LogitsRequest::Last,
             };
-            spans.push(Span { place, rows: Rows::Tokens(rows), scores });
+            batch.push(BatchEntry { slice, input: BatchInput::Tokens(rows), logits });
         }
-        self.target.forward(&spans)?;
-        self.spans = recycle(spans);
+        self.target.forward(&batch)?;
+        self.batch = recycle(batch);
         Ok(())
     }
 
-    /// What the target says behind every row with scores.
-    fn choose(&mut self) -> Result<()> {
-        let mut picks: Vec<PickRow<'_>> = recycle(std::mem::take(&mut self.picks));
-        for seq in self.active.iter().filter(|seq| chooses(&*self.pool, seq)) {
-            let trial = seq.tokens.len() - seq.guesses;
-            for i in 0..=seq.guesses {
-                picks.push(PickRow {
-                    row: picks.len(),
+    /// What the target says behind every row with logits.
+    fn sample(&mut self) -> Result<()> {
+        let mut sample_rows: Vec<SampleRow<'_>> = recycle(std::mem::take(&mut self.sample_rows));
+        for seq in self.active.iter().filter(|seq| needs_logits(&*self.pool, seq)) {
+            let trial = seq.tokens.len() - seq.drafts;
+            for i in 0..=seq.drafts {
+                sample_rows.push(SampleRow {
+                    row: sample_rows.len(),
                     sampling: &seq.sampling,
                     history: &seq.history,
                     drafted: &seq.tokens[trial..trial + i],
@@ -271,43 +273,43 @@ impl<B: Backend> Loop<B> {
                 });
             }
         }
-        self.picked.clear();
-        if !picks.is_empty() {
-            self.backend.pick(self.target.scores(), &picks, &mut self.picked)?;
+        self.sampled.clear();
+        if !sample_rows.is_empty() {
+            self.backend.sample(self.target.logits(), &sample_rows, &mut self.sampled)?;
         }
-        assert_eq!(self.picked.len(), picks.len(), "every row asked gets a choice");
-        self.picks = recycle(picks);
+        assert_eq!(self.sampled.len(), sample_rows.len(), "every row asked gets a choice");
+        self.sample_rows = recycle(sample_rows);
         Ok(())
     }
 
     /// Decides which rows stay.
-    fn judge(&mut self, now: Duration) {
-        let mut picked = std::mem::take(&mut self.picked);
-        let mut choices = picked.drain(..);
-        for seq in self.active.iter_mut().filter(|seq| seq.rows > 0) {
-            if chooses(&*self.pool, seq) {
-                seq.judge(choices.by_ref().take(seq.guesses + 1), now);
+    fn verify(&mut self, now: Duration) {
+        let mut sampled = std::mem::take(&mut self.sampled);
+        let mut choices = sampled.drain(..);
+        for seq in self.active.iter_mut().filter(|seq| seq.num_tokens > 0) {
+            if needs_logits(&*self.pool, seq) {
+                seq.verify(choices.by_ref().take(seq.drafts + 1), now);
             } else {
-                seq.kept = seq.rows;
+                seq.kept = seq.num_tokens;
             }
         }
         drop(choices);
-        self.picked = picked;
+        self.sampled = sampled;
     }
 
-    /// Shows the drafter the rows that stay. Before the commit, which may give pages back that
+    /// Shows the drafter the rows that stay. Before the commit, which may give KV blocks back that
     /// the first of many rows lie in.
-    fn absorb(&mut self) -> Result<()> {
+    fn append_context(&mut self) -> Result<()> {
         let Some(drafter) = &mut self.drafter else { return Ok(()) };
-        let mut kept: Vec<Kept<'_>> = recycle(std::mem::take(&mut self.kept));
+        let mut kept: Vec<ContextSlice<'_>> = recycle(std::mem::take(&mut self.kept));
         let mut first_row = 0;
-        for seq in self.active.iter().filter(|seq| seq.rows > 0) {
+        for seq in self.active.iter().filter(|seq| seq.num_tokens > 0) {
             let start = self.pool.len(seq.id);
-            let place = Place { start, rows: seq.kept, pages: self.pool.pages(seq.id) };
-            kept.push(Kept { place, first_row });
-            first_row += seq.rows;
+            let slice = SeqSlice { start, len: seq.kept, blocks: self.pool.block_table(seq.id) };
+            kept.push(ContextSlice { slice, first_row });
+            first_row += seq.num_tokens;
         }
-        drafter.absorb(&kept, self.target.taps())?;
+        drafter.append_context(&kept, self.target.captured_hidden())?;
         self.kept = recycle(kept);
         Ok(())
     }
@@ -315,14 +317,14 @@ impl<B: Backend> Loop<B> {
     /// Counts the rows that stay, tells the clients, ends who is done.
     fn keep(&mut self, now: Duration) {
         for seq in &mut self.active {
-            if seq.rows > 0 {
+            if seq.num_tokens > 0 {
                 let len = self.pool.len(seq.id) as usize;
                 self.keys.clear();
                 let rows = &seq.tokens[len..len + seq.kept];
-                self.keys.extend(rows.iter().map(|&token| PageKey::Token(token)));
+                self.keys.extend(rows.iter().map(|&token| PositionKey::Token(token)));
                 self.pool.commit(seq.id, &self.keys);
-                seq.tell_prefill((len + seq.kept) as u32);
-                seq.speak();
+                seq.report_prefill((len + seq.kept) as u32);
+                seq.emit();
             }
             self.pool.truncate(seq.id, self.pool.len(seq.id));
         }
@@ -331,6 +333,6 @@ impl<B: Backend> Loop<B> {
 }
 
 /// Whether its last row runs in this step: what follows it is then chosen.
-fn chooses(pool: &dyn KvPool, seq: &Seq) -> bool {
-    seq.rows > 0 && pool.len(seq.id) as usize + seq.rows == seq.tokens.len()
+fn needs_logits(pool: &dyn KvPool, seq: &Sequence) -> bool {
+    seq.num_tokens > 0 && pool.len(seq.id) as usize + seq.num_tokens == seq.tokens.len()
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{EngineOptions, Limits, Loop};
+use super::{EngineCore, EngineOptions, Limits};
 use crate::contract::{
-    Backend, Done, Drafter, Engine, Event, FinishReason, KvPool, PageCount, Request, SeqId, Sink,
-    Target, Timings, Usage,
+    Backend, BlockCount, Done, Drafter, Engine, Event, FinishReason, KvPool, Request, SeqId, Sink,
+    TargetModel, Timings, Usage,
 };
 use crate::{Error, Result};
 
@@ -22,7 +22,7 @@ use crate::{Error, Result};
 /// no thread.
 pub fn spawn<B: Backend>(
     backend: Arc<B>,
-    target: Box<dyn Target<B>>,
+    target: Box<dyn TargetModel<B>>,
     drafter: Option<Box<dyn Drafter<B>>>,
     pool: Box<dyn KvPool>,
     options: EngineOptions,
@@ -40,7 +40,7 @@ pub fn spawn<B: Backend>(
         .name("muse-engine".into())
         .spawn(move || {
             // Joined here, for its buffers borrow what need not be shared between threads.
-            let engine = Loop::join(backend, target, drafter, pool, &options, limits);
+            let engine = EngineCore::join(backend, target, drafter, pool, &options, limits);
             run(engine, &with, &options);
         })
         .map_err(|error| Error::Device {
@@ -63,10 +63,10 @@ pub struct Load {
     pub waiting: usize,
     /// Sequences that run.
     pub active: usize,
-    /// Pages that are free or can be freed.
-    pub free: PageCount,
-    /// All pages.
-    pub total: PageCount,
+    /// KV blocks that are free or can be freed.
+    pub free: BlockCount,
+    /// All KV blocks.
+    pub total: BlockCount,
 }
 
 struct Shared {
@@ -159,8 +159,8 @@ impl Engine for EngineHandle {
         }
         let limits = &self.shared.limits;
         // Who finds a free place in the next step does not wait for one.
-        let places = limits.max_active - inbox.load.active;
-        let waiting = (inbox.load.waiting + inbox.submitted.len()).saturating_sub(places);
+        let slices = limits.max_num_seqs - inbox.load.active;
+        let waiting = (inbox.load.waiting + inbox.submitted.len()).saturating_sub(slices);
         if waiting >= limits.queue {
             return Err(Error::Exhausted(format!(
                 "{waiting} requests wait already, the queue holds {}: retry later",
@@ -189,12 +189,12 @@ impl Drop for EngineHandle {
     }
 }
 
-fn load<B: Backend>(engine: &Loop<B>) -> Load {
+fn load<B: Backend>(engine: &EngineCore<B>) -> Load {
     let (waiting, active) = engine.load();
     Load { waiting, active, free: engine.pool().free(), total: engine.pool().total() }
 }
 
-fn run<B: Backend>(mut engine: Loop<B>, shared: &Shared, options: &EngineOptions) {
+fn run<B: Backend>(mut engine: EngineCore<B>, shared: &Shared, options: &EngineOptions) {
     let outcome = catch_unwind(AssertUnwindSafe(|| turn(&mut engine, shared)));
     let failure = match outcome {
         Ok(result) => result.err(),
@@ -219,7 +219,7 @@ fn run<B: Backend>(mut engine: Loop<B>, shared: &Shared, options: &EngineOptions
                 let _ = sink(Event::Done(Done { reason, usage, timings }));
             }
         });
-        // Only a sink can panic here; the rest of the story is told all the same.
+        // Only a sink can panic here; the rest of the story is reported all the same.
         let _ = catch_unwind(tell);
         if let Some(on_failure) = &options.on_failure {
             on_failure(&error);
@@ -229,7 +229,7 @@ fn run<B: Backend>(mut engine: Loop<B>, shared: &Shared, options: &EngineOptions
 }
 
 /// Steps while there is work, sleeps while there is none.
-fn turn<B: Backend>(engine: &mut Loop<B>, shared: &Shared) -> Result<()> {
+fn turn<B: Backend>(engine: &mut EngineCore<B>, shared: &Shared) -> Result<()> {
     let mut busy = false;
     loop {
         let mut inbox = shared.lock();

@@ -1,7 +1,7 @@
 //! What a text model is built with, what its configuration must promise, and how much memory its
-//! pages take.
+//! KV blocks take.
 
-use crate::contract::{KvShape, KvType, LayerSpec, PageGroup, TextSpec};
+use crate::contract::{KvGroup, KvShape, KvType, LayerSpec, TextSpec};
 use crate::{Error, Result};
 
 /// Sizes that a model is built with; everything is allocated once.
@@ -9,46 +9,46 @@ use crate::{Error, Result};
 pub struct ModelOptions {
     /// How K and V are stored.
     pub kv: KvType,
-    /// Pages of the layers that see everything.
-    pub full_pages: usize,
-    /// Pages of the sliding layers.
-    pub window_pages: usize,
+    /// KV blocks of the layers that see everything.
+    pub full_blocks: usize,
+    /// KV blocks of the sliding layers.
+    pub window_blocks: usize,
     /// The most rows of a pass.
-    pub max_rows: usize,
+    pub max_num_batched_tokens: usize,
     /// The most rows of a pass that are scored.
-    pub max_scores: usize,
+    pub max_logits_rows: usize,
     /// Layers whose output is kept for a drafter, from 0.
-    pub taps: Vec<usize>,
+    pub captured_layers: Vec<usize>,
 }
 
-/// Bytes that one page of each group takes, over all layers of the group.
+/// Bytes that one KV block of each group takes, over all layers of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageBytes {
+pub struct BlockBytes {
     /// Of the full group.
     pub full: usize,
     /// Of the window group.
     pub window: usize,
 }
 
-/// What a page of each group costs when K and V are stored as `kv`.
-pub fn page_bytes(spec: &TextSpec, kv: KvType) -> PageBytes {
-    let mut bytes = PageBytes::default();
+/// What a KV block of each group costs when K and V are stored as `kv`.
+pub fn block_bytes(spec: &TextSpec, kv: KvType) -> BlockBytes {
+    let mut bytes = BlockBytes::default();
     for layer in &spec.layers {
         match group(layer) {
-            PageGroup::Full => bytes.full += kv_shape(spec, layer, kv, 1).page_bytes(),
-            PageGroup::Window => bytes.window += kv_shape(spec, layer, kv, 1).page_bytes(),
+            KvGroup::Full => bytes.full += kv_shape(spec, layer, kv, 1).block_bytes(),
+            KvGroup::Window => bytes.window += kv_shape(spec, layer, kv, 1).block_bytes(),
         }
     }
     bytes
 }
 
-pub(super) fn group(layer: &LayerSpec) -> PageGroup {
-    if layer.window.is_some() { PageGroup::Window } else { PageGroup::Full }
+pub(super) fn group(layer: &LayerSpec) -> KvGroup {
+    if layer.window.is_some() { KvGroup::Window } else { KvGroup::Full }
 }
 
-pub(super) fn kv_shape(spec: &TextSpec, layer: &LayerSpec, kind: KvType, pages: usize) -> KvShape {
+pub(super) fn kv_shape(spec: &TextSpec, layer: &LayerSpec, kind: KvType, blocks: usize) -> KvShape {
     let group = group(layer);
-    KvShape { group, pages, kv_heads: spec.kv_heads, head_dim: spec.head_dim, kind }
+    KvShape { group, blocks, kv_heads: spec.kv_heads, head_dim: spec.head_dim, kind }
 }
 
 /// Refuses what the operations could not compute.
@@ -70,9 +70,9 @@ pub(super) fn check(spec: &TextSpec, options: &ModelOptions) -> Result<()> {
         ));
     }
     check_kv(options.kv, spec.head_dim)?;
-    if let Some(tap) = options.taps.iter().find(|&&tap| tap >= spec.layers.len()) {
+    if let Some(layer) = options.captured_layers.iter().find(|&&layer| layer >= spec.layers.len()) {
         return Err(Error::Invalid(format!(
-            "the drafter reads layer {tap}, but the model has layers 0 to {}; use the drafter that \
+            "the drafter reads layer {layer}, but the model has layers 0 to {}; use the drafter that \
              belongs to this model",
             spec.layers.len() - 1
         )));

@@ -1,9 +1,11 @@
-//! One pass of the text model over the rows of all spans.
+//! One pass of the text model over the rows of all batch entries.
 
 use super::weights::{Layer, head_shape};
 use super::{Model, ModelOptions};
 use crate::Result;
-use crate::contract::{Backend, Mask, Place, Rows, Scores, Span, TextSpec, recycle};
+use crate::contract::{
+    Backend, BatchEntry, BatchInput, LogitsRequest, Mask, SeqSlice, TextSpec, recycle,
+};
 
 /// Buffers of a pass, `max_rows` rows each.
 pub(super) struct Scratch<B: Backend> {
@@ -26,13 +28,13 @@ pub(super) struct Scratch<B: Backend> {
     up: B::Buf,
     /// Rows to copy.
     picked: Vec<u32>,
-    /// Rows whose scores are asked for.
+    /// Rows whose logits are asked for.
     asked: Vec<u32>,
 }
 
 impl<B: Backend> Scratch<B> {
     pub(super) fn new(backend: &B, spec: &TextSpec, options: &ModelOptions) -> Result<Self> {
-        let bufs = widths(spec).map(|cols| backend.alloc(options.max_rows, cols));
+        let bufs = widths(spec).map(|cols| backend.alloc(options.max_num_batched_tokens, cols));
         let [x, normed, branch, q, gate, mixed, k, v, ffn_gate, up] = bufs;
         Ok(Self {
             x: x?,
@@ -45,8 +47,8 @@ impl<B: Backend> Scratch<B> {
             mixed: mixed?,
             ffn_gate: ffn_gate?,
             up: up?,
-            picked: Vec::with_capacity(options.max_rows),
-            asked: Vec::with_capacity(options.max_scores),
+            picked: Vec::with_capacity(options.max_num_batched_tokens),
+            asked: Vec::with_capacity(options.max_logits_rows),
         })
     }
 }
@@ -58,76 +60,82 @@ fn widths(spec: &TextSpec) -> [usize; 10] {
     [hidden, hidden, hidden, query, query, query, key, key, ffn, ffn]
 }
 
-/// Bytes of the buffers that a model holds beside its weights and its pages: those of a pass, the
-/// scores and the taps.
+/// Bytes of the buffers that a model holds beside its weights and its KV blocks: those of a pass, the
+/// logits and the captured hidden states.
 pub fn scratch_bytes(spec: &TextSpec, options: &ModelOptions) -> usize {
-    let row = widths(spec).iter().sum::<usize>() + options.taps.len() * spec.hidden;
-    size_of::<f32>() * (options.max_rows * row + options.max_scores * spec.vocab)
+    let row = widths(spec).iter().sum::<usize>() + options.captured_layers.len() * spec.hidden;
+    size_of::<f32>() * (options.max_num_batched_tokens * row + options.max_logits_rows * spec.vocab)
 }
 
 impl<B: Backend> Model<B> {
-    pub(super) fn run(&mut self, batch: &[Span<'_, B>]) -> Result<()> {
-        let mut places: Vec<Place<'_>> = recycle(std::mem::take(&mut self.places));
-        places.extend(batch.iter().map(|span| span.place));
-        let rows = places.iter().map(|place| place.rows).sum();
+    pub(super) fn run(&mut self, batch: &[BatchEntry<'_, B>]) -> Result<()> {
+        let mut slices: Vec<SeqSlice<'_>> = recycle(std::mem::take(&mut self.slices));
+        slices.extend(batch.iter().map(|entry| entry.slice));
+        let rows = slices.iter().map(|slice| slice.len).sum();
         self.collect_asked(batch, rows);
 
         self.embed_rows(batch, rows)?;
         for index in 0..self.spec.layers.len() {
-            self.attention(index, &places, rows)?;
+            self.attention(index, &slices, rows)?;
             self.feed_forward(index, rows)?;
-            self.keep_taps(index, rows)?;
+            self.capture_hidden(index, rows)?;
         }
-        self.places = recycle(places);
+        self.slices = recycle(slices);
         self.score_asked()
     }
 
-    fn collect_asked(&mut self, batch: &[Span<'_, B>], rows: usize) {
-        let ModelOptions { max_rows, max_scores, .. } = self.options;
-        assert!(rows <= max_rows, "a pass of {rows} rows, the model was built for {max_rows}");
+    fn collect_asked(&mut self, batch: &[BatchEntry<'_, B>], rows: usize) {
+        let ModelOptions { max_num_batched_tokens, max_logits_rows, .. } = self.options;
+        assert!(
+            rows <= max_num_batched_tokens,
+            "a pass of {rows} rows, the model was built for {max_num_batched_tokens}"
+        );
         let asked = &mut self.scratch.asked;
         asked.clear();
         let mut first = 0;
-        for span in batch {
-            let end = first + span.place.rows as u32;
-            match span.scores {
-                Scores::None => {}
-                Scores::Last => asked.extend(first.max(end.saturating_sub(1))..end),
-                Scores::All => asked.extend(first..end),
+        for entry in batch {
+            let end = first + entry.slice.len as u32;
+            match entry.logits {
+                LogitsRequest::None => {}
+                LogitsRequest::Last => asked.extend(first.max(end.saturating_sub(1))..end),
+                LogitsRequest::All => asked.extend(first..end),
             }
             first = end;
         }
         let count = asked.len();
-        assert!(count <= max_scores, "{count} score rows, the model was built for {max_scores}");
+        assert!(
+            count <= max_logits_rows,
+            "{count} logits rows, the model was built for {max_logits_rows}"
+        );
     }
 
     /// Token rows go through the embedding norm, finished embeddings do not.
-    fn embed_rows(&mut self, batch: &[Span<'_, B>], rows: usize) -> Result<()> {
+    fn embed_rows(&mut self, batch: &[BatchEntry<'_, B>], rows: usize) -> Result<()> {
         let Self { backend, spec, weights, scratch, .. } = self;
         let mut first = 0;
-        for span in batch {
-            if let Rows::Tokens(ids) = span.rows {
-                assert_eq!(ids.len(), span.place.rows, "a token for every row of the span");
+        for entry in batch {
+            if let BatchInput::Tokens(ids) = entry.input {
+                assert_eq!(ids.len(), entry.slice.len, "a token for every row of the entry");
                 backend.embed(&weights.embed, ids, &mut scratch.branch, first)?;
             }
-            first += span.place.rows;
+            first += entry.slice.len;
         }
         backend.rms_norm(&scratch.branch, rows, None, spec.norm_eps, &mut scratch.x)?;
         first = 0;
-        for span in batch {
-            if let Rows::Embeds { buf, first_row } = span.rows {
+        for entry in batch {
+            if let BatchInput::Embeds { buf, first_row } = entry.input {
                 let Scratch { x, picked, .. } = &mut *scratch;
                 picked.clear();
-                picked.extend((first_row..first_row + span.place.rows).map(|row| row as u32));
+                picked.extend((first_row..first_row + entry.slice.len).map(|row| row as u32));
                 backend.copy(buf, picked, x, first, 0)?;
             }
-            first += span.place.rows;
+            first += entry.slice.len;
         }
         Ok(())
     }
 
     /// `x += rms(Wo (attend(q, k, v) · sigmoid(gate))) · post norm`
-    fn attention(&mut self, index: usize, places: &[Place<'_>], rows: usize) -> Result<()> {
+    fn attention(&mut self, index: usize, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {
         let Self { backend, spec, weights, kv, scratch, .. } = self;
         let layer: &Layer<B> = &weights.layers[index];
         let Scratch { x, normed, branch, q, k, v, gate, mixed, .. } = scratch;
@@ -142,7 +150,7 @@ impl<B: Backend> Model<B> {
         backend.linear(normed, rows, into)?;
         let mask = Mask::Causal { window: spec.layers[index].window };
         let shape = head_shape(spec, index);
-        heads.attend(backend, &shape, mask, places, [q, k, v, mixed], &mut kv[index])?;
+        heads.attend(backend, &shape, mask, slices, [q, k, v, mixed], &mut kv[index])?;
         backend.gate(mixed, rows, gate)?;
         backend.linear(mixed, rows, &mut [(&heads.output, &mut *branch)])?;
         backend.rms_norm(branch, rows, Some(&layer.post_attn_norm), spec.post_norm_eps, normed)?;
@@ -160,20 +168,22 @@ impl<B: Backend> Model<B> {
         backend.add(x, rows, normed)
     }
 
-    fn keep_taps(&mut self, index: usize, rows: usize) -> Result<()> {
-        let Self { backend, spec, options, scratch, taps, .. } = self;
+    fn capture_hidden(&mut self, index: usize, rows: usize) -> Result<()> {
+        let Self { backend, spec, options, scratch, captured_hidden, .. } = self;
         let Scratch { x, picked, .. } = scratch;
-        for (slot, _) in options.taps.iter().enumerate().filter(|(_, tap)| **tap == index) {
+        for (slot, _) in
+            options.captured_layers.iter().enumerate().filter(|(_, layer)| **layer == index)
+        {
             picked.clear();
             picked.extend(0..rows as u32);
-            backend.copy(x, picked, taps, 0, slot * spec.hidden)?;
+            backend.copy(x, picked, captured_hidden, 0, slot * spec.hidden)?;
         }
         Ok(())
     }
 
     /// Final norm and head, for the asked rows alone.
     fn score_asked(&mut self) -> Result<()> {
-        let Self { backend, spec, weights, scratch, scores, .. } = self;
+        let Self { backend, spec, weights, scratch, logits, .. } = self;
         let Scratch { x, normed, branch, asked, .. } = scratch;
         let rows = asked.len();
         if rows == 0 {
@@ -181,7 +191,7 @@ impl<B: Backend> Model<B> {
         }
         backend.copy(x, asked, branch, 0, 0)?;
         backend.rms_norm(branch, rows, Some(&weights.output_norm), spec.norm_eps, normed)?;
-        backend.linear(normed, rows, &mut [(&weights.output, &mut *scores)])?;
-        backend.scale_cap(scores, rows, spec.logit_scale, spec.logit_cap)
+        backend.linear(normed, rows, &mut [(&weights.output, &mut *logits)])?;
+        backend.scale_softcap(logits, rows, spec.logit_scale, spec.logit_softcap)
     }
 }

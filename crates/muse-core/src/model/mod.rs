@@ -1,7 +1,7 @@
 //! The Muse-Glimmer text model over any [`Backend`].
 //!
 //! Holds weights, the paged K/V store and the buffers of a pass; of a sequence it knows only the
-//! places that a pass names.
+//! slices that a pass names.
 
 mod config;
 mod forward;
@@ -12,14 +12,15 @@ mod weights;
 
 use std::sync::Arc;
 
-pub use config::{ModelOptions, PageBytes, check_kv, page_bytes};
+pub use config::{BlockBytes, ModelOptions, block_bytes, check_kv};
 pub use forward::scratch_bytes;
 pub use load::Loader;
 pub use parts::{FeedForward, HeadShape, Heads};
-pub use rounded::{Mix, Rounded};
+pub use rounded::{BfpPolicy, RoundedWeights};
 
 use crate::contract::{
-    Backend, Head, PageCopy, PageGroup, Pages, Place, Span, Target, TextSpec, Token, WeightSource,
+    Backend, BatchEntry, BlockCopy, EmbeddingAndLmHead, KvBlocks, KvGroup, SeqSlice, TargetModel,
+    TextSpec, Token, WeightSource,
 };
 use crate::{Error, Result};
 use forward::Scratch;
@@ -34,12 +35,12 @@ pub struct Model<B: Backend> {
     /// One store a layer.
     kv: Vec<B::Kv>,
     scratch: Scratch<B>,
-    /// `[max_scores, vocab]`
-    scores: B::Buf,
-    /// `[max_rows, taps · hidden]`
-    taps: B::Buf,
+    /// `[max_logits_rows, vocab]`
+    logits: B::Buf,
+    /// `[max_rows, captured hidden states · hidden]`
+    captured_hidden: B::Buf,
     /// Kept between passes for its memory.
-    places: Vec<Place<'static>>,
+    slices: Vec<SeqSlice<'static>>,
 }
 
 impl<B: Backend> Model<B> {
@@ -66,82 +67,84 @@ impl<B: Backend> Model<B> {
         config::check(&spec, options)?;
         let weights = Weights::load(&*backend, source, &spec, progress)?;
         let kv = spec.layers.iter().map(|layer| {
-            let pages = match config::group(layer) {
-                PageGroup::Full => options.full_pages,
-                PageGroup::Window => options.window_pages,
+            let blocks = match config::group(layer) {
+                KvGroup::Full => options.full_blocks,
+                KvGroup::Window => options.window_blocks,
             };
-            backend.alloc_kv(config::kv_shape(&spec, layer, options.kv, pages))
+            backend.alloc_kv(config::kv_shape(&spec, layer, options.kv, blocks))
         });
         let kv = kv.collect::<Result<_>>()?;
         let scratch = Scratch::new(&*backend, &spec, options)?;
-        let scores = backend.alloc(options.max_scores, spec.vocab)?;
-        let tap_rows = if options.taps.is_empty() { 0 } else { options.max_rows };
-        let taps = backend.alloc(tap_rows, options.taps.len() * spec.hidden)?;
-        let (options, places) = (options.clone(), Vec::new());
-        Ok(Self { backend, spec, options, weights, kv, scratch, scores, taps, places })
+        let logits = backend.alloc(options.max_logits_rows, spec.vocab)?;
+        let captured_rows =
+            if options.captured_layers.is_empty() { 0 } else { options.max_num_batched_tokens };
+        let captured_hidden =
+            backend.alloc(captured_rows, options.captured_layers.len() * spec.hidden)?;
+        let (options, slices) = (options.clone(), Vec::new());
+        Ok(Self { backend, spec, options, weights, kv, scratch, logits, captured_hidden, slices })
     }
 
     /// The stores of a group's layers.
-    fn stores(&self, group: PageGroup) -> impl Iterator<Item = &B::Kv> {
+    fn stores(&self, group: KvGroup) -> impl Iterator<Item = &B::Kv> {
         let layers = self.spec.layers.iter().zip(&self.kv);
         layers.filter(move |(layer, _)| config::group(layer) == group).map(|(_, kv)| kv)
     }
 
-    fn stores_mut(&mut self, group: PageGroup) -> impl Iterator<Item = &mut B::Kv> {
+    fn stores_mut(&mut self, group: KvGroup) -> impl Iterator<Item = &mut B::Kv> {
         let layers = self.spec.layers.iter().zip(&mut self.kv);
         layers.filter(move |(layer, _)| config::group(layer) == group).map(|(_, kv)| kv)
     }
 }
 
-impl<B: Backend> Target<B> for Model<B> {
+impl<B: Backend> TargetModel<B> for Model<B> {
     fn spec(&self) -> &TextSpec {
         &self.spec
     }
 
     fn limits(&self) -> (usize, usize) {
-        (self.options.max_rows, self.options.max_scores)
+        (self.options.max_num_batched_tokens, self.options.max_logits_rows)
     }
 
-    fn forward(&mut self, batch: &[Span<'_, B>]) -> Result<()> {
+    fn forward(&mut self, batch: &[BatchEntry<'_, B>]) -> Result<()> {
         self.run(batch)
     }
 
-    fn scores(&self) -> &B::Buf {
-        &self.scores
+    fn logits(&self) -> &B::Buf {
+        &self.logits
     }
 
-    fn taps(&self) -> &B::Buf {
-        &self.taps
+    fn captured_hidden(&self) -> &B::Buf {
+        &self.captured_hidden
     }
 }
 
-impl<B: Backend> Head<B> for Model<B> {
+impl<B: Backend> EmbeddingAndLmHead<B> for Model<B> {
     fn embed(&self, ids: &[Token], out: &mut B::Buf) -> Result<()> {
         self.backend.embed(&self.weights.embed, ids, out, 0)
     }
 
-    fn unembed(&self, hidden: &B::Buf, rows: usize, scores: &mut B::Buf) -> Result<()> {
-        self.backend.linear(hidden, rows, &mut [(&self.weights.output, scores)])
+    fn lm_head(&self, hidden: &B::Buf, rows: usize, logits: &mut B::Buf) -> Result<()> {
+        self.backend.linear(hidden, rows, &mut [(&self.weights.output, logits)])
     }
 }
 
-impl<B: Backend> Pages<B> for Model<B> {
-    fn copy_pages(&mut self, copies: &[PageCopy]) -> Result<()> {
+impl<B: Backend> KvBlocks<B> for Model<B> {
+    fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<()> {
         let backend = self.backend.clone();
         for copy in copies {
             for kv in self.stores_mut(copy.group) {
-                backend.copy_pages(kv, &[*copy])?;
+                backend.copy_blocks(kv, &[*copy])?;
             }
         }
         Ok(())
     }
 
-    fn save_page(&self, group: PageGroup, page: u32, out: &mut Vec<u8>) -> Result<()> {
-        self.stores(group).try_for_each(|kv| self.backend.save_page(kv, page, out))
+    fn save_block(&self, group: KvGroup, block: u32, out: &mut Vec<u8>) -> Result<()> {
+        self.stores(group).try_for_each(|kv| self.backend.save_block(kv, block, out))
     }
 
-    fn load_page(&mut self, group: PageGroup, page: u32, bytes: &mut &[u8]) -> Result<()> {
+    fn load_block(&mut self, group: KvGroup, block: u32, bytes: &mut &[u8]) -> Result<()> {
         let backend = self.backend.clone();
-        self.stores_mut(group).try_for_each(|kv| backend.load_page(kv, page, bytes))
+        self.stores_mut(group).try_for_each(|kv| backend.load_block(kv, block, bytes))
     }
 }

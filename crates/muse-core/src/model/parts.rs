@@ -2,7 +2,7 @@
 
 use super::load::Loader;
 use crate::Result;
-use crate::contract::{Attention, Backend, Mask, Place, Rope};
+use crate::contract::{Attention, Backend, Mask, Rope, SeqSlice};
 
 /// The projections of an attention and the norms of its heads.
 pub struct Heads<B: Backend> {
@@ -73,21 +73,21 @@ impl<B: Backend> Heads<B> {
         backend: &B,
         shape: &HeadShape,
         mask: Mask,
-        places: &[Place<'_>],
+        slices: &[SeqSlice<'_>],
         [q, k, v, mixed]: [&mut B::Buf; 4],
         kv: &mut B::Kv,
     ) -> Result<()> {
-        let rows = places.iter().map(|place| place.rows).sum();
+        let rows = slices.iter().map(|slice| slice.len).sum();
         backend.head_norm(q, rows, &self.q_norm, shape.norm_eps)?;
         backend.head_norm(k, rows, &self.k_norm, shape.norm_eps)?;
         if let Some(rope) = shape.rope() {
-            backend.rope(q, places, &rope)?;
-            backend.rope(k, places, &rope)?;
+            backend.rope(q, slices, &rope)?;
+            backend.rope(k, slices, &rope)?;
         }
-        backend.write_kv(kv, places, k, v)?;
+        backend.write_kv(kv, slices, k, v)?;
         let HeadShape { heads, head_dim, .. } = *shape;
         let scale = 1.0 / (head_dim as f32).sqrt();
-        backend.attend(q, kv, places, &Attention { heads, head_dim, scale, mask }, mixed)
+        backend.attend(q, kv, slices, &Attention { heads, head_dim, scale, mask }, mixed)
     }
 }
 

@@ -13,14 +13,14 @@ use crate::quant::tile::{Bfp, FACE, TileFormat};
 /// Which block formats the matrices of a model are rounded to; the embedding and the norms never
 /// are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mix {
+pub enum BfpPolicy {
     /// All in BFP8_B.
     Bfp8,
     /// The feed-forward in BFP4_B, attention, head and projections in BFP8_B: the published mix.
     Bfp4,
 }
 
-impl Mix {
+impl BfpPolicy {
     /// The format of a tensor by its canonical name; none for what is left as it is.
     pub fn format(self, name: &str) -> Option<TileFormat> {
         let part = name.strip_suffix(".weight")?.rsplit('.').next()?;
@@ -38,15 +38,15 @@ impl Mix {
 }
 
 /// A checkpoint whose matrices are rounded as they are read.
-pub struct Rounded<'a> {
+pub struct RoundedWeights<'a> {
     source: &'a dyn WeightSource,
-    mix: Mix,
+    mix: BfpPolicy,
     tensors: Vec<TensorInfo>,
 }
 
-impl<'a> Rounded<'a> {
+impl<'a> RoundedWeights<'a> {
     /// Rounds the matrices of `source`.
-    pub fn new(source: &'a dyn WeightSource, mix: Mix) -> Self {
+    pub fn new(source: &'a dyn WeightSource, mix: BfpPolicy) -> Self {
         let mut tensors = source.tensors().to_vec();
         for tensor in tensors.iter_mut().filter(|t| rounding(mix, &t.name).is_some()) {
             tensor.format = Format::Bf16;
@@ -55,7 +55,7 @@ impl<'a> Rounded<'a> {
     }
 }
 
-impl WeightSource for Rounded<'_> {
+impl WeightSource for RoundedWeights<'_> {
     fn spec(&self) -> &CheckpointSpec {
         self.source.spec()
     }
@@ -86,7 +86,7 @@ impl WeightSource for Rounded<'_> {
     }
 }
 
-fn rounding(mix: Mix, name: &str) -> Option<Bfp> {
+fn rounding(mix: BfpPolicy, name: &str) -> Option<Bfp> {
     mix.format(name)?.bfp()
 }
 
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_mix_is_the_published_one() {
-        let formats = |name| [Mix::Bfp8, Mix::Bfp4].map(|mix| mix.format(name));
+        let formats = |name| [BfpPolicy::Bfp8, BfpPolicy::Bfp4].map(|mix| mix.format(name));
         let (eight, four) = (Some(TileFormat::Bfp8), Some(TileFormat::Bfp4));
         assert_eq!(formats("blk.3.ffn_up.weight"), [eight, four]);
         assert_eq!(formats("blk.3.attn_gate.weight"), [eight, eight]);

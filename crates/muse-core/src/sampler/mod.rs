@@ -1,4 +1,4 @@
-//! Chooses a token from scores: the definition that every device's `pick` agrees with. A choice
+//! Chooses a token from logits: the definition that every device's `pick` agrees with. A choice
 //! depends on its own row and settings alone, its noise on `(seed, position)` alone.
 
 mod filter;
@@ -9,10 +9,9 @@ mod tests;
 
 use std::cell::RefCell;
 
-use crate::contract::{PickRow, Picked, Sampling, Token};
+use crate::contract::{SampleRow, Sampled, Sampling, Token};
 use crate::{Error, Result};
 use filter::Candidate;
-pub use noise::mix;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
@@ -25,16 +24,16 @@ struct Scratch {
     kept: Vec<Candidate>,
 }
 
-/// Chooses from `scores`, one row `[vocab]` after scale and cap (`row.row` is not looked at).
+/// Chooses from `logits`, one row `[vocab]` after scale and cap (`row.row` is not looked at).
 ///
 /// Scores that are not numbers are never chosen; among equals the lowest id wins. When nothing can
 /// be chosen at all the answer is token 0: callers see to it that a mask allows something. A row
 /// without any number gives a token whose log-probability is none either.
 ///
 /// ```
-/// use muse_core::contract::{History, PickRow, Sampling, Token};
+/// use muse_core::contract::{History, SampleRow, Sampling, Token};
 /// let (sampling, history) = (Sampling::default(), History::default());
-/// let row = PickRow {
+/// let row = SampleRow {
 ///     row: 0,
 ///     sampling: &sampling,
 ///     history: &history,
@@ -43,15 +42,15 @@ struct Scratch {
 ///     position: 7,
 ///     logprobs: None,
 /// };
-/// assert_eq!(muse_core::sampler::pick(&[0.5, 2.0, 1.0], &row).token, Token(1));
+/// assert_eq!(muse_core::sampler::sample(&[0.5, 2.0, 1.0], &row).token, Token(1));
 /// ```
-pub fn pick(scores: &[f32], row: &PickRow<'_>) -> Picked {
+pub fn sample(logits: &[f32], row: &SampleRow<'_>) -> Sampled {
     let token = SCRATCH.with_borrow_mut(|Scratch { values, kept }| {
         let values = if changes_scores(row) {
-            adjust(scores, row, values);
+            adjust(logits, row, values);
             values.as_slice()
         } else {
-            scores
+            logits
         };
         if row.sampling.temperature == 0.0 {
             argmax(values)
@@ -60,12 +59,12 @@ pub fn pick(scores: &[f32], row: &PickRow<'_>) -> Picked {
             draw(kept, noise::uniform(row.sampling.seed, row.position))
         }
     });
-    if scores.iter().all(|score| score.is_nan()) {
-        return Picked { token, logprob: f32::NAN, top: Vec::new() };
+    if logits.iter().all(|score| score.is_nan()) {
+        return Sampled { token, logprob: f32::NAN, top: Vec::new() };
     }
     match row.logprobs {
-        None => Picked { token, logprob: 0.0, top: Vec::new() },
-        Some(wanted) => logprob::report(scores, token, wanted as usize),
+        None => Sampled { token, logprob: 0.0, top: Vec::new() },
+        Some(wanted) => logprob::report(logits, token, wanted as usize),
     }
 }
 
@@ -108,14 +107,14 @@ pub fn counts_history(sampling: &Sampling) -> bool {
         || sampling.presence_penalty != 0.0
 }
 
-fn changes_scores(row: &PickRow<'_>) -> bool {
+fn changes_scores(row: &SampleRow<'_>) -> bool {
     row.mask.is_some() || !row.sampling.logit_bias.is_empty() || counts_history(row.sampling)
 }
 
 /// Penalties, then logit bias, then the mask.
-fn adjust(scores: &[f32], row: &PickRow<'_>, values: &mut Vec<f32>) {
+fn adjust(logits: &[f32], row: &SampleRow<'_>, values: &mut Vec<f32>) {
     values.clear();
-    values.extend_from_slice(scores);
+    values.extend_from_slice(logits);
     if counts_history(row.sampling) {
         penalise(row, values);
     }
@@ -139,7 +138,7 @@ fn adjust(scores: &[f32], row: &PickRow<'_>, values: &mut Vec<f32>) {
 }
 
 /// Every token of prompt, completion and draft, each once.
-fn penalise(row: &PickRow<'_>, values: &mut [f32]) {
+fn penalise(row: &SampleRow<'_>, values: &mut [f32]) {
     let (history, drafted) = (row.history, row.drafted);
     let drafts = |token: Token| drafted.iter().filter(|&&t| t == token).count() as u32;
     for (&token, &count) in &history.completion {

@@ -1,12 +1,13 @@
 //! Choices against exact probabilities and against a plain second reading of the settings.
 
-use super::{mix, noise, pick, validate};
-use crate::contract::{History, PickRow, Picked, Sampling, Token, TokenMask};
+use super::{noise, sample, validate};
+use crate::contract::{History, SampleRow, Sampled, Sampling, Token, TokenMask};
+use crate::hash::hash64;
 
 const SCORES: [f32; 6] = [1.0, 3.0, -2.0, 2.5, 3.0, 0.0];
 
-fn row<'a>(sampling: &'a Sampling, history: &'a History) -> PickRow<'a> {
-    PickRow { row: 0, sampling, history, drafted: &[], mask: None, position: 0, logprobs: None }
+fn row<'a>(sampling: &'a Sampling, history: &'a History) -> SampleRow<'a> {
+    SampleRow { row: 0, sampling, history, drafted: &[], mask: None, position: 0, logprobs: None }
 }
 
 fn warm(change: impl FnOnce(&mut Sampling)) -> Sampling {
@@ -22,10 +23,10 @@ fn mask(allowed: &[u32]) -> TokenMask {
 }
 
 /// Shares of the tokens over many positions.
-fn shares(scores: &[f32], row: PickRow<'_>, draws: u32) -> Vec<f64> {
-    let mut counts = vec![0u32; scores.len()];
+fn shares(logits: &[f32], row: SampleRow<'_>, draws: u32) -> Vec<f64> {
+    let mut counts = vec![0u32; logits.len()];
     for position in 0..draws {
-        counts[pick(scores, &PickRow { position, ..row }).token.0 as usize] += 1;
+        counts[sample(logits, &SampleRow { position, ..row }).token.0 as usize] += 1;
     }
     counts.iter().map(|&c| f64::from(c) / f64::from(draws)).collect()
 }
@@ -33,11 +34,11 @@ fn shares(scores: &[f32], row: PickRow<'_>, draws: u32) -> Vec<f64> {
 /// Fails when the draws are no sample of `expect` (unnormalised); a token of weight 0 must not
 /// come. The bound of chi² at few degrees of freedom is passed by chance once in 10^6.
 #[track_caller]
-fn check_distribution(scores: &[f32], row: PickRow<'_>, expect: &[f64]) {
+fn check_distribution(logits: &[f32], row: SampleRow<'_>, expect: &[f64]) {
     const DRAWS: u32 = 20_000;
     let total: f64 = expect.iter().sum();
     let mut chi2 = 0.0;
-    for (share, weight) in shares(scores, row, DRAWS).iter().zip(expect) {
+    for (share, weight) in shares(logits, row, DRAWS).iter().zip(expect) {
         let p = weight / total;
         if p == 0.0 {
             assert_eq!(*share, 0.0, "a filtered token was drawn");
@@ -48,20 +49,20 @@ fn check_distribution(scores: &[f32], row: PickRow<'_>, expect: &[f64]) {
     assert!(chi2 < 40.0, "chi² {chi2} is too large");
 }
 
-fn exp(scores: &[f32]) -> Vec<f64> {
-    scores.iter().map(|&s| f64::from(s).exp()).collect()
+fn exp(logits: &[f32]) -> Vec<f64> {
+    logits.iter().map(|&s| f64::from(s).exp()).collect()
 }
 
 #[test]
 fn greedy_takes_the_first_of_the_best_and_survives_nan() {
     let (greedy, history) = (Sampling::default(), History::default());
-    let check = |scores: &[f32], expect: u32| {
-        assert_eq!(pick(scores, &row(&greedy, &history)).token, Token(expect));
+    let check = |logits: &[f32], expect: u32| {
+        assert_eq!(sample(logits, &row(&greedy, &history)).token, Token(expect));
     };
     check(&SCORES, 1);
     check(&[f32::NAN, -1.0, f32::NAN, -1.0], 1);
     check(&[f32::NAN, f32::NAN], 0);
-    let lost = |scores: &[f32]| pick(scores, &row(&greedy, &history)).logprob.is_nan();
+    let lost = |logits: &[f32]| sample(logits, &row(&greedy, &history)).logprob.is_nan();
     assert!(lost(&[f32::NAN, f32::NAN]) && !lost(&[f32::NAN, -1.0]));
     check(&[f32::NEG_INFINITY, -3.0], 1);
     check(&[0.0, f32::INFINITY, f32::INFINITY], 1);
@@ -87,7 +88,7 @@ fn seeds_draw_like_positions() {
     let mut counts = [0u32; 6];
     for seed in 0..20_000 {
         let sampling = warm(|s| s.seed = seed);
-        counts[pick(&SCORES, &row(&sampling, &history)).token.0 as usize] += 1;
+        counts[sample(&SCORES, &row(&sampling, &history)).token.0 as usize] += 1;
     }
     let total: f64 = exp(&SCORES).iter().sum();
     for (count, weight) in counts.iter().zip(exp(&SCORES)) {
@@ -106,7 +107,7 @@ fn filters_apply_in_order() {
         let sampling = warm(change);
         check_distribution(&SCORES, row(&sampling, &history), &expect);
     };
-    // Equal scores at the edge: the lower id stays.
+    // Equal logits at the edge: the lower id stays.
     check(|s| s.top_k = 1, only(&[1]));
     check(|s| s.top_k = 3, only(&[1, 3, 4]));
     // Shares of 1, 4, 3 are 0.363, 0.363, 0.220: the one that crosses the bound stays.
@@ -127,10 +128,11 @@ fn filters_apply_in_order() {
 #[test]
 fn a_filter_that_removes_nothing_changes_nothing() {
     let history = History::default();
-    let scores: Vec<f32> = (0..3000).map(|i| (noise::uniform(1, i) * 6.0) as f32).collect();
+    let logits: Vec<f32> = (0..3000).map(|i| (noise::uniform(1, i) * 6.0) as f32).collect();
     let plain = warm(|_| {});
     for position in 0..300 {
-        let draw = |s: &Sampling| pick(&scores, &PickRow { position, ..row(s, &history) }).token;
+        let draw =
+            |s: &Sampling| sample(&logits, &SampleRow { position, ..row(s, &history) }).token;
         assert_eq!(draw(&plain), draw(&warm(|s| s.top_k = 3000)));
         assert_eq!(draw(&plain), draw(&warm(|s| s.min_p = 1e-9)));
     }
@@ -140,26 +142,26 @@ fn a_filter_that_removes_nothing_changes_nothing() {
 fn top_k_and_top_p_agree_with_a_full_sort() {
     let history = History::default();
     // Coarse values, so that ties are common.
-    let scores: Vec<f32> = (0..5000).map(|i| (noise::uniform(3, i) * 40.0) as u32 as f32).collect();
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    let logits: Vec<f32> = (0..5000).map(|i| (noise::uniform(3, i) * 40.0) as u32 as f32).collect();
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
     for (k, p) in [(1, 1.0), (64, 1.0), (700, 1.0), (0, 0.9), (0, 0.999), (300, 0.8)] {
         let sampling = warm(|s| (s.temperature, s.top_k, s.top_p) = (20.0, k, p));
         let head = &order[..if k == 0 { order.len() } else { k as usize }];
-        let total: f64 = head.iter().map(|&i| f64::from(scores[i] / 20.0).exp()).sum();
+        let total: f64 = head.iter().map(|&i| f64::from(logits[i] / 20.0).exp()).sum();
         let mut sum = 0.0;
         let inside = head.iter().take_while(|&&i| {
             let before = sum;
-            sum += f64::from(scores[i] / 20.0).exp();
+            sum += f64::from(logits[i] / 20.0).exp();
             p == 1.0 || before < f64::from(p) * total
         });
         let mut expect: Vec<usize> = inside.copied().collect();
         expect.sort_unstable();
         let mut kept = Vec::new();
-        super::filter::keep(&scores, &sampling, &mut kept);
+        super::filter::keep(&logits, &sampling, &mut kept);
         let got: Vec<usize> = kept.iter().map(|c| c.token as usize).collect();
         assert_eq!(got, expect, "top_k {k}, top_p {p}");
-        assert!(expect.contains(&(pick(&scores, &row(&sampling, &history)).token.0 as usize)));
+        assert!(expect.contains(&(sample(&logits, &row(&sampling, &history)).token.0 as usize)));
     }
 }
 
@@ -174,7 +176,7 @@ fn penalties_count_the_draft_as_said() {
         s.presence_penalty = 0.5;
     });
     let drafted = [Token(2), Token(3), Token(2)];
-    let row = PickRow { drafted: &drafted, ..row(&sampling, &history) };
+    let row = SampleRow { drafted: &drafted, ..row(&sampling, &history) };
     // Prompt: divided only. Completion and draft: also 0.25 a time and 0.5 once.
     let expect = [0.5, 1.5, -4.0 - 0.5 - 0.5, 1.25 - 0.75 - 0.5, 3.0, 0.0];
     check_distribution(&SCORES, row, &exp(&expect));
@@ -182,10 +184,10 @@ fn penalties_count_the_draft_as_said() {
     // A draft of tokens counts like the same tokens said.
     let mut longer = history.clone();
     longer.completion = [(Token(3), 3), (Token(2), 2)].into();
-    let said = PickRow { drafted: &[], history: &longer, ..row };
+    let said = SampleRow { drafted: &[], history: &longer, ..row };
     for position in 0..200 {
-        let (a, b) = (PickRow { position, ..row }, PickRow { position, ..said });
-        assert_eq!(pick(&SCORES, &a), pick(&SCORES, &b));
+        let (a, b) = (SampleRow { position, ..row }, SampleRow { position, ..said });
+        assert_eq!(sample(&SCORES, &a), sample(&SCORES, &b));
     }
 }
 
@@ -200,19 +202,19 @@ fn bias_and_mask_come_before_the_filters() {
 
     let allowed = mask(&[0, 2]);
     let top = warm(|s| s.top_k = 2);
-    let masked = PickRow { mask: Some(&allowed), ..row(&top, &history) };
+    let masked = SampleRow { mask: Some(&allowed), ..row(&top, &history) };
     check_distribution(&SCORES, masked, &[1f64.exp(), 0.0, (-2f64).exp(), 0.0, 0.0, 0.0]);
     let greedy = Sampling::default();
-    let masked = PickRow { mask: Some(&allowed), ..row(&greedy, &history) };
-    assert_eq!(pick(&SCORES, &masked).token, Token(0));
+    let masked = SampleRow { mask: Some(&allowed), ..row(&greedy, &history) };
+    assert_eq!(sample(&SCORES, &masked).token, Token(0));
 }
 
 #[test]
 fn log_probabilities_are_of_the_untouched_scores() {
     let history = History::default();
     let sampling = warm(|s| s.logit_bias = vec![(Token(2), 50.0)]);
-    let row = PickRow { logprobs: Some(3), ..row(&sampling, &history) };
-    let Picked { token, logprob, top } = pick(&SCORES, &row);
+    let row = SampleRow { logprobs: Some(3), ..row(&sampling, &history) };
+    let Sampled { token, logprob, top } = sample(&SCORES, &row);
     let norm = exp(&SCORES).iter().sum::<f64>().ln();
     assert_eq!(token, Token(2));
     assert!((f64::from(logprob) - (-2.0 - norm)).abs() < 1e-6);
@@ -221,8 +223,8 @@ fn log_probabilities_are_of_the_untouched_scores() {
         let exact = f64::from(SCORES[token.0 as usize]) - norm;
         assert!((f64::from(logprob) - exact).abs() < 1e-6);
     }
-    assert_eq!(pick(&SCORES, &PickRow { logprobs: Some(99), ..row }).top.len(), 6);
-    assert!(pick(&SCORES, &PickRow { logprobs: Some(0), ..row }).top.is_empty());
+    assert_eq!(sample(&SCORES, &SampleRow { logprobs: Some(99), ..row }).top.len(), 6);
+    assert!(sample(&SCORES, &SampleRow { logprobs: Some(0), ..row }).top.is_empty());
 }
 
 #[test]
@@ -247,7 +249,7 @@ fn neighbours_share_no_noise() {
         }
     }
     let seeds: std::collections::HashSet<u64> =
-        (0..100).flat_map(|s| (0..100).map(move |n| mix(s, n))).collect();
+        (0..100).flat_map(|s| (0..100).map(move |n| hash64(s, n))).collect();
     assert_eq!(seeds.len(), 10_000);
 }
 

@@ -124,7 +124,7 @@ mod tests {
         same_bits(rope::variants(), |kernel, x, y| kernel(x, 77.0, &y[..y.len() / 2]));
         same_bits(softmax::variants(), |kernel, x, _| {
             let mut running = softmax::Running { largest: 3.0, total: 1.5 };
-            let page = x.len().min(muse_core::contract::PAGE_TOKENS);
+            let page = x.len().min(muse_core::contract::KV_BLOCK_SIZE);
             let keep = kernel(&mut x[..page], 0.25, &mut running);
             x[0] += keep + running.total + running.largest;
         });

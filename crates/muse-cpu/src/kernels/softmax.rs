@@ -1,6 +1,6 @@
 //! One block of a running softmax.
 
-use muse_core::contract::PAGE_TOKENS;
+use muse_core::contract::KV_BLOCK_SIZE;
 
 use super::math::exp;
 use super::plain::per_isa;
@@ -31,7 +31,7 @@ fn soften(scores: &mut [f32], scale: f32, running: &mut Running) -> f32 {
         return soften_page(page, scale, running);
     }
     // What weighs nothing behind them makes all blocks one length.
-    let mut page = [f32::NEG_INFINITY * scale.signum(); PAGE_TOKENS];
+    let mut page = [f32::NEG_INFINITY * scale.signum(); KV_BLOCK_SIZE];
     page[..scores.len()].copy_from_slice(scores);
     let keep = soften_page(&mut page, scale, running);
     scores.copy_from_slice(&page[..scores.len()]);
@@ -40,7 +40,7 @@ fn soften(scores: &mut [f32], scale: f32, running: &mut Running) -> f32 {
 
 /// A length known to the compiler stays in registers.
 #[inline(always)]
-fn soften_page(page: &mut [f32; PAGE_TOKENS], scale: f32, running: &mut Running) -> f32 {
+fn soften_page(page: &mut [f32; KV_BLOCK_SIZE], scale: f32, running: &mut Running) -> f32 {
     let mut scores = *page;
     scores.iter_mut().for_each(|score| *score *= scale);
     let before = running.largest;
@@ -56,7 +56,7 @@ fn soften_page(page: &mut [f32; PAGE_TOKENS], scale: f32, running: &mut Running)
 
 /// Joins all values, halves onto each other.
 #[inline(always)]
-fn fold(values: [f32; PAGE_TOKENS], join: impl Fn(f32, f32) -> f32) -> f32 {
+fn fold(values: [f32; KV_BLOCK_SIZE], join: impl Fn(f32, f32) -> f32) -> f32 {
     macro_rules! halves {
         ($values:expr; $($half:literal)*) => {{
             let values = $values;

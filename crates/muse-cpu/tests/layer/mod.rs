@@ -2,8 +2,8 @@
 
 use muse_core::Result;
 use muse_core::contract::{
-    Attention, Backend, History, KvShape, KvType, Mask, PageGroup, PageTable, PickRow, Picked,
-    Place, Rope, Sampling, Token, WeightView,
+    Attention, Backend, BlockTable, History, KvGroup, KvShape, KvType, Mask, Rope, SampleRow,
+    Sampled, Sampling, SeqSlice, Token, WeightView,
 };
 use muse_core::quant::Format;
 use muse_cpu::{Buf, Cpu, Kv, Weight};
@@ -36,7 +36,7 @@ pub(crate) struct Layer {
     scores: Buf,
     sampling: Sampling,
     history: History,
-    picked: Vec<Picked>,
+    picked: Vec<Sampled>,
 }
 
 impl Layer {
@@ -57,8 +57,8 @@ impl Layer {
         };
         let buf = |cols| cpu.alloc(ROWS, cols);
         let shape = KvShape {
-            group: PageGroup::Full,
-            pages: 4,
+            group: KvGroup::Full,
+            blocks: 4,
             kv_heads: KV_WIDTH / HEAD_DIM,
             head_dim: HEAD_DIM,
             kind: KvType::Bf16,
@@ -102,8 +102,8 @@ impl Layer {
         let Self { gate, out, taps, scores, sampling, history, picked, .. } = self;
         let [wq, wk, wv, wg, wo, w_up, w_head] = &*weights;
         let rows = tokens.len();
-        let pages = PageTable { full: &[2, 0, 3], window: &[], window_base: 0 };
-        let places = [Place { start, rows, pages }];
+        let pages = BlockTable { full: &[2, 0, 3], window: &[], window_base: 0 };
+        let slices = [SeqSlice { start, len: rows, blocks: pages }];
         let rope = Rope { head_dim: HEAD_DIM, theta: 10_000.0 };
         let mask = Mask::Causal { window: Some(100) };
         let attention =
@@ -113,10 +113,10 @@ impl Layer {
         cpu.linear(h, rows, &mut [(wq, q), (wk, k), (wv, v), (wg, gate)])?;
         cpu.head_norm(q, rows, head_norm, EPS)?;
         cpu.head_norm(k, rows, head_norm, EPS)?;
-        cpu.rope(q, &places, &rope)?;
-        cpu.rope(k, &places, &rope)?;
-        cpu.write_kv(kv, &places, k, v)?;
-        cpu.attend(q, kv, &places, &attention, out)?;
+        cpu.rope(q, &slices, &rope)?;
+        cpu.rope(k, &slices, &rope)?;
+        cpu.write_kv(kv, &slices, k, v)?;
+        cpu.attend(q, kv, &slices, &attention, out)?;
         cpu.gate(out, rows, gate)?;
         cpu.linear(out, rows, &mut [(wo, h)])?;
         cpu.rms_norm(h, rows, None, EPS, out)?;
@@ -127,8 +127,8 @@ impl Layer {
         let last = [rows as u32 - 1];
         cpu.copy(x, &last, taps, 0, HIDDEN)?;
         cpu.linear(x, rows, &mut [(w_head, scores)])?;
-        cpu.scale_cap(scores, rows, 0.5, Some(20.0))?;
-        let row = |row| PickRow {
+        cpu.scale_softcap(scores, rows, 0.5, Some(20.0))?;
+        let row = |row| SampleRow {
             row,
             sampling,
             history,
@@ -138,7 +138,7 @@ impl Layer {
             logprobs: None,
         };
         picked.clear();
-        cpu.pick(scores, &[row(0), row(rows - 1)], picked)
+        cpu.sample(scores, &[row(0), row(rows - 1)], picked)
     }
 
     /// Scores and tokens of the last pass.

@@ -17,7 +17,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn hear(&mut self, event: Event) {
+    pub(super) fn push(&mut self, event: Event) {
         match event {
             Event::Progress(_) => {}
             Event::Reasoning(delta) => self.reasoning.push_str(&delta.text),

@@ -123,7 +123,7 @@ impl Talk {
                     Err(error) => return Err(error.into()),
                 };
                 editor.add_history_entry(&line)?;
-                match self.hear(&line, &fresh) {
+                match self.push(&line, &fresh) {
                     Ok(Next::Go) => {}
                     Ok(Next::Quit) => break,
                     Err(error) if super::is_broken_pipe(&error) => return Err(error),
@@ -133,7 +133,7 @@ impl Talk {
         } else {
             for line in io::stdin().lock().lines() {
                 let line = line.context("standard input, which must be UTF-8")?;
-                if let Next::Quit = self.hear(&line, &fresh)? {
+                if let Next::Quit = self.push(&line, &fresh)? {
                     break;
                 }
             }
@@ -142,7 +142,7 @@ impl Talk {
     }
 
     /// Takes a line: a command or what the user says.
-    fn hear(&mut self, line: &str, fresh: &[v1::Message]) -> Result<Next> {
+    fn push(&mut self, line: &str, fresh: &[v1::Message]) -> Result<Next> {
         match line.trim() {
             "" => {}
             "/quit" | "/exit" => return Ok(Next::Quit),
@@ -224,7 +224,7 @@ impl Talk {
                 let Some(response) = event else { break };
                 let Some(event) = response.map_err(complaint)?.event else { continue };
                 teller.tell(&event)?;
-                answer.hear(event);
+                answer.push(event);
             }
             match answer.finish {
                 Some(_) => Ok(()),

@@ -60,7 +60,7 @@ fn prompt(command: &GenerateCommand, tokenizer: Option<&dyn Tokenizer>) -> Resul
     };
     let mut tokens = Vec::new();
     if !command.no_bos && !text.starts_with(BOS) {
-        tokens.extend(tokenizer.control(BOS));
+        tokens.extend(tokenizer.special_token(BOS));
     }
     encode_with_marks(tokenizer, text, &mut tokens);
     if tokens.is_empty() {
@@ -74,7 +74,7 @@ fn encode_with_marks(tokenizer: &dyn Tokenizer, text: &str, tokens: &mut Vec<Tok
     let (mut plain, mut from) = (0, 0);
     while let Some(at) = text[from..].find("<|").map(|at| from + at) {
         let end = text[at..].find("|>").map(|end| at + end + 2);
-        let mark = end.and_then(|end| Some((tokenizer.control(&text[at..end])?, end)));
+        let mark = end.and_then(|end| Some((tokenizer.special_token(&text[at..end])?, end)));
         match mark {
             Some((token, end)) => {
                 tokenizer.encode(&text[plain..at], tokens);
@@ -218,16 +218,16 @@ mod tests {
         fn encode(&self, text: &str, out: &mut Vec<Token>) {
             out.extend(text.chars().map(|c| Token(c as u32)));
         }
-        fn control(&self, mark: &str) -> Option<Token> {
+        fn special_token(&self, mark: &str) -> Option<Token> {
             (mark == "<|x|>").then_some(Token(1000))
         }
-        fn is_control(&self, token: Token) -> bool {
+        fn is_special(&self, token: Token) -> bool {
             token.0 == 1000
         }
         fn decode(&self, _: Token, _: &mut Vec<u8>) {
             unreachable!("nothing is decoded here")
         }
-        fn size(&self) -> usize {
+        fn vocab_size(&self) -> usize {
             1001
         }
     }

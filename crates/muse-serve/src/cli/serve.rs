@@ -17,10 +17,10 @@ use super::{load, on_failure};
 use crate::config::{Serving, colours};
 
 /// Sequences that run at a time; the cache is sized for as many of full length if memory allows.
-const MOST_PARALLEL: usize = 8;
+const DEFAULT_MAX_PARALLEL: usize = 8;
 
 pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
-    let Serving { options, log, token_gap } = command.config.serve(&command.serve)?;
+    let Serving { options, log, target_itl } = command.config.serve(&command.serve)?;
     let filter = EnvFilter::try_new(&log)
         .with_context(|| format!("log filter {log:?}; try info or muse_serve=debug"))?;
     tracing_subscriber::fmt()
@@ -30,8 +30,11 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
         .init();
     let model = command.config.model(&command.model)?;
     Server::check(&options)?;
-    let loaded =
-        load(&LoadOptions { most_parallel: MOST_PARALLEL, token_gap: Some(token_gap), ..model })?;
+    let loaded = load(&LoadOptions {
+        default_max_parallel: DEFAULT_MAX_PARALLEL,
+        target_itl: Some(target_itl),
+        ..model
+    })?;
     let app = Arc::new(loaded.start(on_failure())?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served: Result<()> = runtime.block_on(async {

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use muse_atem::AnswerRule;
 use muse_atem::request::{NO_PARAMETERS, ToolChoice, check_calls, check_tool_name};
-use muse_core::contract::{Content, Conversation, Part, Picked, Piece, Token, Tokenizer, Turn};
+use muse_core::contract::{
+    Content, Conversation, Message, Part, PromptPart, Sampled, Token, Tokenizer,
+};
 use muse_core::contract::{Tool, ToolCall};
 use muse_proto::v1::{self, FinishReason, ReasoningStrength, Role, ToolMode, finish::Matched};
 use tonic::Status;
@@ -55,12 +57,12 @@ pub(super) fn settings(
 pub(super) fn conversation(
     message: v1::Conversation,
 ) -> Result<(Conversation, ToolChoice), Refusal> {
-    let turns = message.messages.into_iter().enumerate().map(|(i, m)| turn(i, m));
-    let turns: Vec<_> = turns.collect::<Result<_, _>>()?;
-    check_calls(&turns)
+    let messages = message.messages.into_iter().enumerate().map(|(i, m)| turn(i, m));
+    let messages: Vec<_> = messages.collect::<Result<_, _>>()?;
+    check_calls(&messages)
         .map_err(|wrong| Refusal::field(&format!("conversation.{}", wrong.path), wrong.message))?;
     let mut conversation = Conversation {
-        turns,
+        messages,
         tools: tools(message.tools)?,
         namespaces: message.namespaces.into_iter().map(|n| (n.name, n.description)).collect(),
         reasoning_strength: strength(message.reasoning_strength)?,
@@ -74,7 +76,7 @@ pub(super) fn conversation(
     Ok((conversation, choice))
 }
 
-fn turn(index: usize, message: v1::Message) -> Result<Turn, Refusal> {
+fn turn(index: usize, message: v1::Message) -> Result<Message, Refusal> {
     let path = |field: &str| format!("conversation.messages[{index}].{field}");
     let role = Role::try_from(message.role).unwrap_or(Role::Unspecified);
     let only = |field: &str, filled: bool, owner: Role| {
@@ -92,16 +94,16 @@ fn turn(index: usize, message: v1::Message) -> Result<Turn, Refusal> {
     let content = content(&path("content"), message.content)?;
     let filled = |text: String| (!text.is_empty()).then_some(text);
     match role {
-        Role::System => Ok(Turn::System(content)),
-        Role::User => Ok(Turn::User(content)),
-        Role::Assistant => Ok(Turn::Assistant {
+        Role::System => Ok(Message::System(content)),
+        Role::User => Ok(Message::User(content)),
+        Role::Assistant => Ok(Message::Assistant {
             reasoning: filled(message.reasoning),
             content,
             calls: message.tool_calls.into_iter().map(core_call).collect(),
             recipient: None,
             end_turn: None,
         }),
-        Role::Tool => Ok(Turn::Tool {
+        Role::Tool => Ok(Message::Tool {
             name: filled(message.tool_name),
             call_id: filled(message.tool_call_id),
             content,
@@ -225,8 +227,8 @@ fn choose_tool(
                 let message = format!("tool {name:?} is not among `tools`; declare it there");
                 return Err(Refusal::field("conversation.tool_choice.name", message));
             }
-            conversation.tail =
-                vec![Piece::Text(format!(" to={name}")), Piece::Control("<|message|>")];
+            conversation.answer_prefix =
+                vec![PromptPart::Text(format!(" to={name}")), PromptPart::Special("<|message|>")];
             Ok(ToolChoice::Named(name))
         }
     }
@@ -257,7 +259,7 @@ pub(super) fn progress(done: u32, total: u32) -> v1::Progress {
 }
 
 /// A token; `asked` whether log-probabilities are.
-pub(super) fn token(picked: Picked, tokenizer: Option<&dyn Tokenizer>, asked: bool) -> v1::Token {
+pub(super) fn token(picked: Sampled, tokenizer: Option<&dyn Tokenizer>, asked: bool) -> v1::Token {
     let bytes = |token: Token| {
         let mut bytes = Vec::new();
         if let Some(tokenizer) = tokenizer {

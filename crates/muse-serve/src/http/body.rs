@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use muse_core::contract::{Picked, Token, Tokenizer, ToolCall};
+use muse_core::contract::{Sampled, Token, Tokenizer, ToolCall};
 use serde_json::{Value, json};
 
 use crate::service::{ChatEvent, End, Spent};
@@ -88,7 +88,7 @@ pub(super) struct Collected {
     content: String,
     reasoning: String,
     calls: Vec<Value>,
-    tokens: Vec<Picked>,
+    tokens: Vec<Sampled>,
     pub(super) spent: Spent,
     end: Option<End>,
 }
@@ -128,7 +128,7 @@ impl Collected {
     }
 }
 
-pub(super) fn log_probabilities(tokens: &[Picked], tokenizer: &dyn Tokenizer) -> Value {
+pub(super) fn log_probabilities(tokens: &[Sampled], tokenizer: &dyn Tokenizer) -> Value {
     let entry = |token: Token, logprob: f32| {
         let mut bytes = Vec::new();
         tokenizer.decode(token, &mut bytes);

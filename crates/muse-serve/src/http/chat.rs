@@ -121,7 +121,7 @@ impl Chunks {
         self.ready.push_back(Event::default().data(object.to_string()));
     }
 
-    fn hear(&mut self, choice: u32, event: ChatEvent) {
+    fn push_event(&mut self, choice: u32, event: ChatEvent) {
         match event {
             ChatEvent::Progress { .. } => {}
             ChatEvent::Think(text) => {
@@ -182,7 +182,7 @@ impl Stream for Chunks {
                 return Poll::Ready(None);
             }
             match ready!(Pin::new(&mut self.answer).poll_next(cx)) {
-                Some(Ok((choice, event))) => self.hear(choice, event),
+                Some(Ok((choice, event))) => self.push_event(choice, event),
                 Some(Err(refusal)) => {
                     let object = ApiError::from(refusal).object();
                     self.push(&object);

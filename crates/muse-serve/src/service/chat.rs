@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use muse_core::contract::{
-    Conversation, Event, Piece, PromptTemplate, Request, Segment, Token, Tokenizer,
+    Conversation, Event, PromptPart, PromptTemplate, Request, Segment, Token, Tokenizer,
 };
-use muse_core::sampler::mix;
+use muse_core::hash::hash64;
 
 use super::answer::Answer;
 use super::choice::Choice;
@@ -89,7 +89,7 @@ impl Reader {
             self.tokenizer.decode(Token(token), &mut spelled);
             spelled.len()
         };
-        let longest = (0..self.tokenizer.size() as u32).map(length).max().unwrap_or(0);
+        let longest = (0..self.tokenizer.vocab_size() as u32).map(length).max().unwrap_or(0);
         if bytes <= longest.saturating_mul(self.room as usize) {
             return Ok(());
         }
@@ -100,23 +100,26 @@ impl Reader {
         let mut prompt = Prompt { text: String::new(), tokens: Vec::new() };
         let pieces = self.template.render(conversation)?;
         self.check_text(
-            pieces.iter().map(|piece| if let Piece::Text(t) = piece { t.len() } else { 0 }).sum(),
+            pieces
+                .iter()
+                .map(|piece| if let PromptPart::Text(t) = piece { t.len() } else { 0 })
+                .sum(),
         )?;
         for piece in pieces {
             match piece {
-                Piece::Text(text) => {
+                PromptPart::Text(text) => {
                     self.tokenizer.encode(&text, &mut prompt.tokens);
                     prompt.text.push_str(&text);
                 }
-                Piece::Control(mark) => {
-                    let Some(token) = self.tokenizer.control(mark) else {
+                PromptPart::Special(mark) => {
+                    let Some(token) = self.tokenizer.special_token(mark) else {
                         let message = format!("the vocabulary has no {mark}; check the tokenizer");
                         return Err(muse_core::Error::Corrupt(message).into());
                     };
                     prompt.tokens.push(token);
                     prompt.text.push_str(mark);
                 }
-                Piece::Image(_) | Piece::Video(_) => {
+                PromptPart::Image(_) | PromptPart::Video(_) => {
                     let message = "pictures and videos cannot be read by this build; send text";
                     return Err(muse_core::Error::Unsupported(message.to_owned()).into());
                 }
@@ -164,7 +167,7 @@ impl Service {
         let requests = (0u64..).zip(constraints).map(|(i, constraint)| {
             let mut sampling = sampling.clone();
             if i > 0 {
-                sampling.seed = mix(sampling.seed, i);
+                sampling.seed = hash64(sampling.seed, i);
             }
             Request {
                 prompt: vec![Segment::Tokens(prompt.clone())],
@@ -180,7 +183,7 @@ impl Service {
         });
         let feed = Feed::open(app.engine.clone(), pass, requests)?;
         let choice = |_| {
-            let listener = reader.template.listener(&ask.conversation, &ask.stop);
+            let listener = reader.template.output_parser(&ask.conversation, &ask.stop);
             Choice::new(listener, ask.settings.logprobs.is_some(), ask.conversation.single_call)
         };
         let mut choices: Vec<Choice> = (0..count).map(choice).collect();
@@ -192,7 +195,7 @@ impl Service {
                 Event::Prefill { done, total } => emit(ChatEvent::Progress { done, total }),
                 Event::Token(picked) => {
                     said[index as usize].push(picked.token);
-                    if choice.hear(picked, &mut emit) {
+                    if choice.push(picked, &mut emit) {
                         feed.cancel(index);
                     }
                 }
@@ -210,7 +213,7 @@ impl Service {
 
 /// Checks what does not need the model. Returns the number of choices.
 fn check(ask: &Ask) -> Result<u32, Refusal> {
-    if ask.conversation.turns.is_empty() {
+    if ask.conversation.messages.is_empty() {
         return Err(Refusal::field("messages", "found none; send at least one message"));
     }
     ask.settings.check_limits()?;

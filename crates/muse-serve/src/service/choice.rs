@@ -1,7 +1,8 @@
 //! One answer as it is heard: tokens to events, and what counts as reasoning.
 
 use muse_core::contract::{
-    Channel, Done, FinishReason, Heard, Listener, Picked, Timings, Token, ToolCall, Usage,
+    Channel, Done, FinishReason, OutputParser, ParsedEvent, Sampled, Timings, Token, ToolCall,
+    Usage,
 };
 
 use super::Refusal;
@@ -24,7 +25,7 @@ pub enum ChatEvent {
         /// The text to append.
         text: String,
         /// Its tokens, when log-probabilities are asked for.
-        tokens: Vec<Picked>,
+        tokens: Vec<Sampled>,
     },
     /// A whole tool call.
     Call(ToolCall),
@@ -49,7 +50,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Guesses kept per verify that carried guesses; 0 when none did.
+    /// Draft tokens kept per verify that carried drafts; 0 when none did.
     pub fn accepted_per_verify(&self) -> f64 {
         let accepted = &self.usage.accepted;
         let kept: u64 = accepted.iter().copied().map(u64::from).sum();
@@ -72,8 +73,8 @@ pub enum End {
 
 /// One answer.
 pub(super) struct Choice {
-    listener: Box<dyn Listener>,
-    heard: Vec<Heard>,
+    listener: Box<dyn OutputParser>,
+    heard: Vec<ParsedEvent>,
     logprobs: bool,
     /// Whether the answer ends behind its first call.
     one_call: bool,
@@ -82,7 +83,7 @@ pub(super) struct Choice {
     closed: Option<Closed>,
     reasoning: u32,
     /// Tokens of the answer that no text was heard of yet.
-    held: Vec<Picked>,
+    held: Vec<Sampled>,
 }
 
 enum Closed {
@@ -91,7 +92,7 @@ enum Closed {
 }
 
 impl Choice {
-    pub(super) fn new(listener: Box<dyn Listener>, logprobs: bool, one_call: bool) -> Self {
+    pub(super) fn new(listener: Box<dyn OutputParser>, logprobs: bool, one_call: bool) -> Self {
         Self {
             listener,
             heard: Vec::new(),
@@ -105,15 +106,15 @@ impl Choice {
     }
 
     /// Hears a token. Returns whether the request is to be cancelled.
-    pub(super) fn hear(&mut self, picked: Picked, emit: &mut dyn FnMut(ChatEvent)) -> bool {
+    pub(super) fn push(&mut self, picked: Sampled, emit: &mut dyn FnMut(ChatEvent)) -> bool {
         if self.closed.is_some() {
             return false;
         }
-        self.listener.hear(picked.token, &mut self.heard);
+        self.listener.push(picked.token, &mut self.heard);
         match self.listener.channel() {
-            Channel::Think => self.reasoning += 1,
-            Channel::Say if self.logprobs => self.held.push(picked),
-            Channel::Say | Channel::Frame | Channel::Call => {}
+            Channel::Reasoning => self.reasoning += 1,
+            Channel::Content if self.logprobs => self.held.push(picked),
+            Channel::Content | Channel::Protocol | Channel::ToolCall => {}
         }
         self.tell(emit);
         self.closed.is_some()
@@ -147,19 +148,19 @@ impl Choice {
         for heard in self.heard.drain(..) {
             match heard {
                 _ if self.closed.is_some() => {}
-                Heard::Think(text) => emit(ChatEvent::Think(text)),
-                Heard::Say(text) => {
+                ParsedEvent::Reasoning(text) => emit(ChatEvent::Think(text)),
+                ParsedEvent::Content(text) => {
                     emit(ChatEvent::Say { text, tokens: std::mem::take(&mut self.held) });
                 }
-                Heard::Call(call) => {
+                ParsedEvent::ToolCall(call) => {
                     self.calls += 1;
                     emit(ChatEvent::Call(call));
                     if self.one_call {
                         self.closed = Some(Closed::OneCall);
                     }
                 }
-                Heard::CallPart(part) => emit(ChatEvent::CallPart(part)),
-                Heard::StopText(text) => self.closed = Some(Closed::StopText(text)),
+                ParsedEvent::ToolCallDelta(part) => emit(ChatEvent::CallPart(part)),
+                ParsedEvent::StopText(text) => self.closed = Some(Closed::StopText(text)),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Generation on token ids, with no regard to their meaning.
 
-use muse_core::contract::{Event, Picked, Request, Segment, Token};
+use muse_core::contract::{Event, Request, Sampled, Segment, Token};
 
 use super::answer::Answer;
 use super::choice::{End, Spent, ended};
@@ -34,7 +34,7 @@ pub enum GenerateEvent {
         total: u32,
     },
     /// More tokens, at least one.
-    Tokens(Vec<Picked>),
+    Tokens(Vec<Sampled>),
     /// What it took; `reasoning` is 0, nobody listens.
     Spent(Spent),
     /// The end.

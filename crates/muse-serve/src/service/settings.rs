@@ -8,7 +8,7 @@ use muse_core::contract::{Sampling, Token};
 use super::Refusal;
 use crate::app::App;
 
-/// The most tokens whose scores a request may shift.
+/// The most tokens whose logits a request may shift.
 const MAX_BIASES: usize = 4096;
 /// The most alternatives reported with a token.
 const MAX_LOGPROBS: u32 = 20;
@@ -31,13 +31,13 @@ pub struct Settings {
     pub frequency_penalty: Option<f32>,
     /// From -2 to 2.
     pub presence_penalty: Option<f32>,
-    /// Added to the scores of single tokens.
+    /// Added to the logits of single tokens.
     pub bias: Vec<(Token, f32)>,
     /// Drawn at random when none.
     pub seed: Option<u64>,
     /// At least 1; what is more than the room left means that room.
     pub max_tokens: Option<u32>,
-    /// The most tokens to guess per verify.
+    /// The most tokens to draft per verify.
     pub max_draft: Option<u32>,
     /// Alternatives to report with each token, up to 20.
     pub logprobs: Option<u32>,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muse_core::contract::{Token, Tokenizer};
-use muse_core::sampler::mix;
+use muse_core::hash::hash64;
 
 /// Tokens of answers that are remembered, each answer's entry included; the longest unused are
 /// forgotten for new ones.
@@ -135,7 +135,7 @@ fn room(said: &[Token]) -> usize {
 
 /// Name of a prompt with a token more.
 fn longer(name: u64, token: Token) -> u64 {
-    mix(name, u64::from(token.0))
+    hash64(name, u64::from(token.0))
 }
 
 /// What tokens spell, marks told apart from text that looks like them.
@@ -150,7 +150,7 @@ struct Spelling {
 impl Spelling {
     fn add(&mut self, token: Token, tokenizer: &dyn Tokenizer) {
         let before = self.ahead.len();
-        if tokenizer.is_control(token) {
+        if tokenizer.is_special(token) {
             self.ahead.push(MARK);
             self.ahead.extend(token.0.to_le_bytes());
         } else {
@@ -172,11 +172,11 @@ mod tests {
             unreachable!("nothing is read");
         }
 
-        fn control(&self, _: &str) -> Option<Token> {
+        fn special_token(&self, _: &str) -> Option<Token> {
             None
         }
 
-        fn is_control(&self, token: Token) -> bool {
+        fn is_special(&self, token: Token) -> bool {
             token.0 == 200
         }
 
@@ -188,7 +188,7 @@ mod tests {
             }
         }
 
-        fn size(&self) -> usize {
+        fn vocab_size(&self) -> usize {
             201
         }
     }

@@ -1,4 +1,4 @@
-//! Pages of the K/V cache on disk. A thread of its own writes them, for the engine waits for no
+//! KV blocks of the K/V cache on disk. A thread of its own writes them, for the engine waits for no
 //! disk: what comes faster than it can be written is forgotten.
 // A build without any backend opens no folder.
 #![cfg_attr(not(feature = "cpu"), allow(dead_code))]
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use muse_core::contract::{PrefixName, Shelf};
+use muse_core::contract::{KvOffloadStore, PrefixHash};
 use muse_core::{Error, Result};
 
 use store::Store;
@@ -18,7 +18,7 @@ use store::Store;
 /// Bytes that may wait to be written.
 const WAITING_BYTES: usize = 256 << 20;
 
-/// A folder of pages.
+/// A folder of KV blocks.
 pub(crate) struct SpillFolder {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -34,14 +34,14 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     /// The first one is being written.
-    pages: VecDeque<(PrefixName, Arc<[u8]>)>,
+    blocks: VecDeque<(PrefixHash, Arc<[u8]>)>,
     bytes: usize,
     /// Nothing more comes.
     closed: bool,
 }
 
 impl SpillFolder {
-    /// Opens a folder, made when it is missing, for pages of the model of this identity, at most
+    /// Opens a folder, made when it is missing, for KV blocks of the model of this identity, at most
     /// `most` bytes. What an earlier run left is found again; files of other models stay until
     /// space is needed.
     ///
@@ -56,7 +56,7 @@ impl SpillFolder {
             .name("muse-spill".into())
             .spawn(move || with.write_all())
             .map_err(|error| Error::Device {
-                doing: "starting the thread that writes pages".into(),
+                doing: "starting the thread that writes blocks".into(),
                 source: Arc::new(error),
             })?;
         Ok(Self { shared, writer: Some(writer) })
@@ -77,7 +77,7 @@ impl Shared {
     fn write_all(&self) {
         let mut queue = self.lock();
         loop {
-            let Some((name, bytes)) = queue.pages.front().cloned() else {
+            let Some((name, bytes)) = queue.blocks.front().cloned() else {
                 if queue.closed {
                     return;
                 }
@@ -87,36 +87,36 @@ impl Shared {
             drop(queue);
             self.store.put(name, &bytes);
             queue = self.lock();
-            queue.pages.pop_front();
+            queue.blocks.pop_front();
             queue.bytes -= bytes.len();
             self.news.notify_all();
         }
     }
 }
 
-impl Shelf for SpillFolder {
-    fn root(&self) -> PrefixName {
+impl KvOffloadStore for SpillFolder {
+    fn root(&self) -> PrefixHash {
         self.shared.store.root()
     }
 
-    fn put(&self, name: PrefixName, bytes: &[u8]) {
+    fn put(&self, name: PrefixHash, bytes: &[u8]) {
         if !self.shared.store.wants(name, bytes.len()) {
             return;
         }
         let mut queue = self.shared.lock();
-        let waits = queue.pages.iter().any(|(n, b)| *n == name && b.len() >= bytes.len());
-        let room = queue.pages.is_empty() || queue.bytes + bytes.len() <= WAITING_BYTES;
+        let waits = queue.blocks.iter().any(|(n, b)| *n == name && b.len() >= bytes.len());
+        let room = queue.blocks.is_empty() || queue.bytes + bytes.len() <= WAITING_BYTES;
         if !waits && room {
             queue.bytes += bytes.len();
-            queue.pages.push_back((name, bytes.into()));
+            queue.blocks.push_back((name, bytes.into()));
             self.shared.news.notify_all();
         }
     }
 
-    fn get(&self, name: PrefixName, out: &mut Vec<u8>) -> bool {
+    fn get(&self, name: PrefixHash, out: &mut Vec<u8>) -> bool {
         // The newest of a name has its window.
         let queue = self.shared.lock();
-        let waiting = queue.pages.iter().rev().find(|(n, _)| *n == name);
+        let waiting = queue.blocks.iter().rev().find(|(n, _)| *n == name);
         if let Some((_, bytes)) = waiting {
             out.clear();
             out.extend_from_slice(bytes);
@@ -126,9 +126,9 @@ impl Shelf for SpillFolder {
         self.shared.store.get(name, out)
     }
 
-    fn settle(&self) {
+    fn flush(&self) {
         let mut queue = self.shared.lock();
-        while !queue.pages.is_empty() {
+        while !queue.blocks.is_empty() {
             queue = self.shared.wait(queue);
         }
     }
@@ -157,32 +157,32 @@ mod tests {
         SpillFolder::open(folder, most, identity).expect("a folder")
     }
 
-    fn path(spill: &SpillFolder, name: PrefixName) -> PathBuf {
+    fn path(spill: &SpillFolder, name: PrefixHash) -> PathBuf {
         spill.shared.store.path(name)
     }
 
-    /// Pages kept and their bytes.
+    /// KV blocks kept and their bytes.
     fn size(spill: &SpillFolder) -> (usize, u64) {
         let index = spill.shared.store.lock();
         (index.files.len(), index.bytes)
     }
 
-    fn get(spill: &SpillFolder, name: PrefixName) -> Option<Vec<u8>> {
+    fn get(spill: &SpillFolder, name: PrefixHash) -> Option<Vec<u8>> {
         let mut out = vec![9];
         spill.get(name, &mut out).then_some(out)
     }
 
     #[test]
-    fn pages_survive_and_other_models_have_other_names() {
+    fn blocks_survive_and_other_models_have_other_names() {
         let folder = tempfile::tempdir().expect("a folder");
         let spill = open(folder.path(), 1000, 5);
-        let name = spill.root().then(&[]);
-        spill.put(name, b"page");
+        let name = spill.root().extend(&[]);
+        spill.put(name, b"block");
         let root = spill.root();
         drop(spill);
         let again = open(folder.path(), 1000, 5);
-        assert_eq!((again.root(), get(&again, name)), (root, Some(b"page".to_vec())));
-        assert_eq!(get(&again, PrefixName([1, 2])), None);
+        assert_eq!((again.root(), get(&again, name)), (root, Some(b"block".to_vec())));
+        assert_eq!(get(&again, PrefixHash([1, 2])), None);
         drop(again);
         assert_ne!(open(folder.path(), 1000, 6).root(), root);
     }
@@ -191,7 +191,7 @@ mod tests {
     fn damage_is_noticed_and_dropped() {
         let folder = tempfile::tempdir().expect("a folder");
         let spill = open(folder.path(), 1 << 20, 5);
-        let name = PrefixName([3, 4]);
+        let name = PrefixHash([3, 4]);
         let bytes: Vec<u8> = (0..77).collect();
         spill.put(name, &bytes);
         let path = path(&spill, name);
@@ -216,35 +216,35 @@ mod tests {
     #[test]
     fn the_longest_unused_go_first() {
         let folder = tempfile::tempdir().expect("a folder");
-        let page = vec![1; 100 - HEAD];
+        let block = vec![1; 100 - HEAD];
         let spill = open(folder.path(), 350, 5);
-        let names: Vec<PrefixName> = (0..4).map(|i| PrefixName([i, i])).collect();
-        names[..3].iter().for_each(|&name| spill.put(name, &page));
-        spill.settle();
+        let names: Vec<PrefixHash> = (0..4).map(|i| PrefixHash([i, i])).collect();
+        names[..3].iter().for_each(|&name| spill.put(name, &block));
+        spill.flush();
         assert!(get(&spill, names[0]).is_some());
-        spill.put(names[3], &page);
-        spill.settle();
+        spill.put(names[3], &block);
+        spill.flush();
         let there: Vec<bool> = names.iter().map(|&name| path(&spill, name).exists()).collect();
         assert_eq!((there, size(&spill)), (vec![true, false, true, true], (3, 300)));
         // A smaller bound takes effect when the folder is opened; what never fits is not written.
         drop(spill);
         let spill = open(folder.path(), 100, 5);
         assert_eq!(size(&spill).0, 1);
-        spill.put(PrefixName([9, 9]), &[0; 400]);
-        spill.settle();
-        assert!(!path(&spill, PrefixName([9, 9])).exists());
+        spill.put(PrefixHash([9, 9]), &[0; 400]);
+        spill.flush();
+        assert!(!path(&spill, PrefixHash([9, 9])).exists());
     }
 
     #[test]
-    fn a_page_with_its_window_is_not_replaced_by_one_without() {
+    fn a_block_with_its_window_is_not_replaced_by_one_without() {
         let folder = tempfile::tempdir().expect("a folder");
         let spill = open(folder.path(), 1000, 5);
-        let name = PrefixName([1, 1]);
+        let name = PrefixHash([1, 1]);
         for (given, kept) in [("ab", "ab"), ("abcd", "abcd"), ("ab", "abcd")] {
             spill.put(name, given.as_bytes());
             // While it waits, and when it is written.
             assert_eq!(get(&spill, name).as_deref(), Some(kept.as_bytes()));
-            spill.settle();
+            spill.flush();
             assert_eq!(get(&spill, name).as_deref(), Some(kept.as_bytes()));
         }
         assert_eq!(size(&spill), (1, (HEAD + 4) as u64));
@@ -264,17 +264,17 @@ mod tests {
     fn what_cannot_be_written_is_forgotten() {
         let folder = tempfile::tempdir().expect("a folder");
         let spill = open(folder.path(), 1000, 5);
-        let (bad, good) = (PrefixName([1, 1]), PrefixName([2, 2]));
+        let (bad, good) = (PrefixHash([1, 1]), PrefixHash([2, 2]));
         // Nothing can be renamed to where a folder is.
         fs::create_dir_all(path(&spill, bad).join("in the way")).expect("a folder");
         for name in [bad, good] {
-            spill.put(name, b"page");
+            spill.put(name, b"block");
         }
-        spill.settle();
-        assert_eq!((get(&spill, bad), get(&spill, good)), (None, Some(b"page".to_vec())));
+        spill.flush();
+        assert_eq!((get(&spill, bad), get(&spill, good)), (None, Some(b"block".to_vec())));
         assert_eq!(size(&spill).0, 1);
         let left = fs::read_dir(folder.path()).expect("a folder").count();
-        assert_eq!(left, 4, "the salt, the lock, the folder and the page");
+        assert_eq!(left, 4, "the salt, the lock, the folder and the block");
     }
 
     #[test]
@@ -282,9 +282,9 @@ mod tests {
         for (most, kept) in [(0, false), (1, false), (35, false), (36, true), (u64::MAX, true)] {
             let folder = tempfile::tempdir().expect("a folder");
             let spill = open(folder.path(), most, 5);
-            spill.put(PrefixName([1, 1]), b"page");
-            spill.settle();
-            assert_eq!(get(&spill, PrefixName([1, 1])).is_some(), kept, "{most} bytes");
+            spill.put(PrefixHash([1, 1]), b"block");
+            spill.flush();
+            assert_eq!(get(&spill, PrefixHash([1, 1])).is_some(), kept, "{most} bytes");
         }
     }
 
@@ -292,7 +292,7 @@ mod tests {
     fn all_that_waits_is_written_before_the_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let spill = open(folder.path(), 1 << 20, 5);
-        let names: Vec<PrefixName> = (0..50).map(|i| PrefixName([i, i])).collect();
+        let names: Vec<PrefixHash> = (0..50).map(|i| PrefixHash([i, i])).collect();
         names.iter().for_each(|&name| spill.put(name, &[name.0[0] as u8; 999]));
         drop(spill);
         let spill = open(folder.path(), 1 << 20, 5);
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn leavings_go_and_foreign_files_stay() {
         let folder = tempfile::tempdir().expect("a folder");
-        let half = folder.path().join(format!("{}.77", file_name(PrefixName([1, 2]))));
+        let half = folder.path().join(format!("{}.77", file_name(PrefixHash([1, 2]))));
         let foreign = folder.path().join("notes.txt");
         for path in [&half, &foreign] {
             fs::write(path, "x").expect("written");

@@ -1,4 +1,4 @@
-//! The files: one a page, found by the name of its prefix, checked when read, the longest unused
+//! The files: one a KV block, found by the name of its prefix, checked when read, the longest unused
 //! removed first. What cannot be read or written is forgotten, never an error.
 
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use muse_core::contract::PrefixName;
-use muse_core::sampler::mix;
+use muse_core::contract::PrefixHash;
+use muse_core::hash::hash64;
 use muse_core::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"MUSEKV1\n";
@@ -21,13 +21,13 @@ const ENDING: &str = "kv";
 const SALT: &str = "salt";
 const LOCK: &str = "lock";
 
-/// A folder of pages that no other process uses.
+/// A folder of KV blocks that no other process uses.
 pub(super) struct Store {
     folder: PathBuf,
-    root: PrefixName,
+    root: PrefixHash,
     most: u64,
     index: Mutex<Index>,
-    /// Whether the last page could not be written: a full disk is told of once.
+    /// Whether the last KV block could not be written: a full disk is told of once.
     failing: AtomicBool,
     /// Held for as long as the folder is in use.
     _lock: fs::File,
@@ -35,7 +35,7 @@ pub(super) struct Store {
 
 #[derive(Default)]
 pub(super) struct Index {
-    pub(super) files: HashMap<PrefixName, Entry>,
+    pub(super) files: HashMap<PrefixHash, Entry>,
     pub(super) bytes: u64,
     /// Uses, to tell what was used last.
     clock: u64,
@@ -72,7 +72,7 @@ impl Store {
         let index = Index::read(folder).map_err(refuse)?;
         let store = Self {
             folder: folder.to_owned(),
-            root: PrefixName([mix(salt[0], identity), mix(salt[1], !identity)]),
+            root: PrefixHash([hash64(salt[0], identity), hash64(salt[1], !identity)]),
             most,
             index: Mutex::new(index),
             failing: AtomicBool::new(false),
@@ -82,7 +82,7 @@ impl Store {
         Ok(store)
     }
 
-    pub(super) fn root(&self) -> PrefixName {
+    pub(super) fn root(&self) -> PrefixHash {
         self.root
     }
 
@@ -92,7 +92,7 @@ impl Store {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn path(&self, name: PrefixName) -> PathBuf {
+    pub(super) fn path(&self, name: PrefixHash) -> PathBuf {
         self.folder.join(file_name(name))
     }
 
@@ -105,7 +105,7 @@ impl Store {
         }
     }
 
-    fn forget(&self, index: &mut Index, name: PrefixName) {
+    fn forget(&self, index: &mut Index, name: PrefixHash) {
         if let Some(entry) = index.files.remove(&name) {
             index.bytes -= entry.bytes;
         }
@@ -113,9 +113,9 @@ impl Store {
         let _ = fs::remove_file(self.path(name));
     }
 
-    /// Whether a page of so many bytes is worth writing. One that is there, or there with its
+    /// Whether a KV block of so many bytes is worth writing. One that is there, or there with its
     /// window, counts as used.
-    pub(super) fn wants(&self, name: PrefixName, bytes: usize) -> bool {
+    pub(super) fn wants(&self, name: PrefixHash, bytes: usize) -> bool {
         let size = (HEAD + bytes) as u64;
         let mut index = self.lock();
         let used = index.tick();
@@ -128,8 +128,8 @@ impl Store {
         }
     }
 
-    /// Writes a page that is wanted.
-    pub(super) fn put(&self, name: PrefixName, bytes: &[u8]) {
+    /// Writes a KV block that is wanted.
+    pub(super) fn put(&self, name: PrefixHash, bytes: &[u8]) {
         let written = self.write(name, bytes);
         let failed = self.failing.swap(written.is_err(), Ordering::Relaxed);
         let mut index = self.lock();
@@ -148,32 +148,32 @@ impl Store {
                 self.forget(&mut index, name);
                 if !failed {
                     let folder = self.folder.display();
-                    tracing::warn!("--kv-spill {folder}: {error}; pages are lost until this ends");
+                    tracing::warn!("--kv-spill {folder}: {error}; blocks are lost until this ends");
                 }
             }
         }
     }
 
     /// Writes beside and renames: whoever reads finds all or nothing.
-    fn write(&self, name: PrefixName, bytes: &[u8]) -> io::Result<()> {
+    fn write(&self, name: PrefixHash, bytes: &[u8]) -> io::Result<()> {
         let beside = self.folder.join(format!("{}.{}", file_name(name), std::process::id()));
         let outcome =
-            write_page(&beside, name, bytes).and_then(|()| fs::rename(&beside, self.path(name)));
+            write_block(&beside, name, bytes).and_then(|()| fs::rename(&beside, self.path(name)));
         if outcome.is_err() {
             let _ = fs::remove_file(&beside);
         }
         outcome
     }
 
-    /// Replaces `out` by a page that is there.
-    pub(super) fn get(&self, name: PrefixName, out: &mut Vec<u8>) -> bool {
+    /// Replaces `out` by a KV block that is there.
+    pub(super) fn get(&self, name: PrefixHash, out: &mut Vec<u8>) -> bool {
         {
             let mut index = self.lock();
             let used = index.tick();
             let Some(entry) = index.files.get_mut(&name) else { return false };
             entry.used = used;
         }
-        match read_page(&self.path(name), name, out) {
+        match read_block(&self.path(name), name, out) {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!("--kv-spill {}: {error}; dropped", self.path(name).display());
@@ -218,16 +218,16 @@ impl Index {
     }
 }
 
-pub(super) fn file_name(name: PrefixName) -> String {
+pub(super) fn file_name(name: PrefixHash) -> String {
     format!("{:016x}{:016x}.{ENDING}", name.0[0], name.0[1])
 }
 
 /// The prefix that a file is of, its ending aside.
-fn name_of(file: &str) -> Option<PrefixName> {
+fn name_of(file: &str) -> Option<PrefixHash> {
     let (hex, _) = file.split_once('.')?;
     let (high, low) = hex.split_at_checked(16)?;
     let lane = |hex| u64::from_str_radix(hex, 16).ok();
-    (low.len() == 16).then_some(PrefixName([lane(high)?, lane(low)?]))
+    (low.len() == 16).then_some(PrefixHash([lane(high)?, lane(low)?]))
 }
 
 /// Numbers of this folder's own, so that nobody can find two prefixes of one name beforehand.
@@ -246,17 +246,17 @@ fn salt(folder: &Path) -> io::Result<[u64; 2]> {
     Ok(salt)
 }
 
-fn checksum(name: PrefixName, bytes: &[u8]) -> u64 {
+fn checksum(name: PrefixHash, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    let mut sum = mix(name.0[0], name.0[1] ^ bytes.len() as u64);
+    let mut sum = hash64(name.0[0], name.0[1] ^ bytes.len() as u64);
     for word in words {
         sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         sum ^= sum >> 29;
     }
-    rest.iter().fold(sum, |sum, &byte| mix(sum, u64::from(byte)))
+    rest.iter().fold(sum, |sum, &byte| hash64(sum, u64::from(byte)))
 }
 
-fn write_page(path: &Path, name: PrefixName, bytes: &[u8]) -> io::Result<()> {
+fn write_block(path: &Path, name: PrefixHash, bytes: &[u8]) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
     file.write_all(MAGIC)?;
     file.write_all(&name.0.map(u64::to_le_bytes).concat())?;
@@ -264,7 +264,7 @@ fn write_page(path: &Path, name: PrefixName, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-fn read_page(path: &Path, name: PrefixName, out: &mut Vec<u8>) -> io::Result<()> {
+fn read_block(path: &Path, name: PrefixHash, out: &mut Vec<u8>) -> io::Result<()> {
     *out = fs::read(path)?;
     let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let (head, bytes) = out.split_at_checked(HEAD).ok_or_else(|| broken("the file is cut"))?;

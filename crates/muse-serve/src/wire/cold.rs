@@ -1,22 +1,24 @@
 //! A pool in which no request finds what earlier ones left: every prompt runs whole, for timing.
 
 use muse_core::Result;
-use muse_core::contract::{KvPool, PageCopy, PageCount, PageKey, PageTable, SeqId, Spill};
+use muse_core::contract::{
+    BlockCopy, BlockCount, BlockTable, KvOffload, KvPool, PositionKey, SeqId,
+};
 use muse_kv::Pool;
 
 /// A pool whose sequences begin empty.
 pub(super) struct Cold(pub(super) Pool);
 
 impl KvPool for Cold {
-    fn open(&mut self, seq: SeqId, _prompt: &[PageKey]) -> Result<u32> {
+    fn open(&mut self, seq: SeqId, _prompt: &[PositionKey]) -> Result<u32> {
         self.0.open(seq, &[])
     }
 
-    fn reserve(&mut self, seq: SeqId, end: u32, copies: &mut Vec<PageCopy>) -> Result<()> {
+    fn reserve(&mut self, seq: SeqId, end: u32, copies: &mut Vec<BlockCopy>) -> Result<()> {
         self.0.reserve(seq, end, copies)
     }
 
-    fn commit(&mut self, seq: SeqId, keys: &[PageKey]) {
+    fn commit(&mut self, seq: SeqId, keys: &[PositionKey]) {
         self.0.commit(seq, keys);
     }
 
@@ -28,27 +30,27 @@ impl KvPool for Cold {
         self.0.len(seq)
     }
 
-    fn pages(&self, seq: SeqId) -> PageTable<'_> {
-        self.0.pages(seq)
+    fn block_table(&self, seq: SeqId) -> BlockTable<'_> {
+        self.0.block_table(seq)
     }
 
     fn close(&mut self, seq: SeqId) {
         self.0.close(seq);
     }
 
-    fn free(&self) -> PageCount {
+    fn free(&self) -> BlockCount {
         self.0.free()
     }
 
-    fn total(&self) -> PageCount {
+    fn total(&self) -> BlockCount {
         self.0.total()
     }
 
-    fn worst_case(&self, rows: u32) -> PageCount {
+    fn worst_case(&self, rows: u32) -> BlockCount {
         self.0.worst_case(rows)
     }
 
-    fn spill(&mut self) -> Option<&mut dyn Spill> {
+    fn offload(&mut self) -> Option<&mut dyn KvOffload> {
         None
     }
 }

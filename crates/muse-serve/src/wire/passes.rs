@@ -3,7 +3,8 @@
 
 use muse_core::Result;
 use muse_core::contract::{
-    Backend, KvPool, PageKey, Pages, Place, Rows, Scores, SeqId, Span, Target, Token,
+    Backend, BatchEntry, BatchInput, KvBlocks, KvPool, LogitsRequest, PositionKey, SeqId, SeqSlice,
+    TargetModel, Token,
 };
 use muse_core::model::Model;
 use muse_kv::{Pool, PoolOptions};
@@ -18,7 +19,7 @@ pub trait Passes {
     ///
     /// # Errors
     /// [`muse_core::Error::Exhausted`] when the cache has no room for them.
-    fn pass(&mut self, tokens: &[Token], scores: Scores) -> Result<()>;
+    fn pass(&mut self, tokens: &[Token], logits: LogitsRequest) -> Result<()>;
     /// Keeps the rows of the last pass, which were these tokens; without it the next pass takes
     /// their place.
     fn keep(&mut self, tokens: &[Token]);
@@ -27,11 +28,11 @@ pub trait Passes {
     /// # Errors
     /// What the cache says.
     fn restart(&mut self) -> Result<()>;
-    /// Replaces `out` by the scores of the last pass, `[rows, vocab]`, after scale and cap.
+    /// Replaces `out` by the logits of the last pass, `[rows, vocab]`, after scale and cap.
     ///
     /// # Errors
     /// What the device says.
-    fn scores(&self, rows: usize, out: &mut Vec<f32>) -> Result<()>;
+    fn logits(&self, rows: usize, out: &mut Vec<f32>) -> Result<()>;
 }
 
 /// [`Passes`] with a pool of its own: no drafter sees these rows, so nothing may find them later.
@@ -58,17 +59,17 @@ impl<B: Backend> Passes for Line<'_, B> {
         self.target.limits()
     }
 
-    fn pass(&mut self, tokens: &[Token], scores: Scores) -> Result<()> {
+    fn pass(&mut self, tokens: &[Token], logits: LogitsRequest) -> Result<()> {
         let start = self.pool.len(SEQ);
         let mut copies = Vec::new();
         self.pool.reserve(SEQ, start + tokens.len() as u32, &mut copies)?;
-        self.target.copy_pages(&copies)?;
-        let place = Place { start, rows: tokens.len(), pages: self.pool.pages(SEQ) };
-        self.target.forward(&[Span { place, rows: Rows::Tokens(tokens), scores }])
+        self.target.copy_blocks(&copies)?;
+        let slice = SeqSlice { start, len: tokens.len(), blocks: self.pool.block_table(SEQ) };
+        self.target.forward(&[BatchEntry { slice, input: BatchInput::Tokens(tokens), logits }])
     }
 
     fn keep(&mut self, tokens: &[Token]) {
-        let keys: Vec<PageKey> = tokens.iter().map(|&token| token.into()).collect();
+        let keys: Vec<PositionKey> = tokens.iter().map(|&token| token.into()).collect();
         self.pool.commit(SEQ, &keys);
     }
 
@@ -77,8 +78,8 @@ impl<B: Backend> Passes for Line<'_, B> {
         self.pool.open(SEQ, &[]).map(|_| ())
     }
 
-    fn scores(&self, rows: usize, out: &mut Vec<f32>) -> Result<()> {
+    fn logits(&self, rows: usize, out: &mut Vec<f32>) -> Result<()> {
         out.resize(rows * self.target.spec().vocab, 0.0);
-        self.backend.read(self.target.scores(), 0, out)
+        self.backend.read(self.target.logits(), 0, out)
     }
 }

@@ -1,13 +1,13 @@
-//! How much memory a model gets: pages of the cache, rows of a pass, and what they come to.
+//! How much memory a model gets: KV blocks of the cache, rows of a pass, and what they come to.
 
 use std::fmt;
 
 use muse_core::contract::{
-    Backend, DrafterSpec, KvPool, KvType, PAGE_TOKENS, PageCount, TensorInfo, TextSpec,
+    Backend, BlockCount, DrafterSpec, KV_BLOCK_SIZE, KvPool, KvType, TensorInfo, TextSpec,
     WeightSource,
 };
 use muse_core::engine::EngineOptions;
-use muse_core::model::{ModelOptions, page_bytes, scratch_bytes};
+use muse_core::model::{ModelOptions, block_bytes, scratch_bytes};
 use muse_core::{Error, Result};
 use muse_dflash::DflashOptions;
 use muse_kv::{Pool, PoolOptions};
@@ -16,7 +16,7 @@ use super::LoadOptions;
 
 /// Prompt rows of a step, and so the most rows of a pass.
 const STEP_ROWS: usize = 2048;
-/// Rows that [`super::Loaded::logits`] scores at a time.
+/// Rows that [`super::Loaded::logits`] logits at a time.
 const LOGITS_ROWS: usize = 64;
 /// Share of the free memory that is planned with; the rest is for everything else.
 const MEMORY_SHARE: f64 = 0.9;
@@ -34,7 +34,7 @@ pub struct MemoryPlan {
     pub window_kv: u64,
     /// K and V of the drafter, in bytes.
     pub drafter_kv: u64,
-    /// Buffers of a pass, scores and what is known of the cache's pages, in bytes.
+    /// Buffers of a pass, logits and what is known of the cache's KV blocks, in bytes.
     pub scratch: u64,
     /// How K and V are stored.
     pub kv: KvType,
@@ -92,12 +92,12 @@ pub(super) struct Sizes {
     pub(super) engine: EngineOptions,
     pub(super) plan: MemoryPlan,
     rows: usize,
-    scores: usize,
+    logits: usize,
 }
 
 /// What the cache of one sequence needs, by its length.
 struct Demand {
-    /// Without pages.
+    /// Without KV blocks.
     pool: PoolOptions,
     /// Rows of the drafter's block, which may reach past the last position.
     block: u32,
@@ -111,26 +111,26 @@ impl Demand {
         let sliding = text.layers.iter().filter_map(|layer| layer.window);
         let reach = sliding.map(|window| window.saturating_sub(1));
         let reach = reach.chain(drafter.map(|drafter| drafter.reach)).max().unwrap_or(0);
-        let price = page_bytes(text, kv);
+        let price = block_bytes(text, kv);
         Self {
-            pool: PoolOptions { full_pages: 0, window_pages: 0, reach, block: rows as u32 },
+            pool: PoolOptions { full_blocks: 0, window_blocks: 0, reach, block: rows as u32 },
             block: drafter.map_or(0, |drafter| drafter.block as u32),
             full_price: price.full as u64,
             window_price: price.window as u64,
-            drafter_price: drafter.map_or(0, |spec| muse_dflash::page_bytes(spec, kv) as u64),
+            drafter_price: drafter.map_or(0, |spec| muse_dflash::block_bytes(spec, kv) as u64),
         }
     }
 
-    fn pages(&self, context: u32) -> PageCount {
+    fn blocks(&self, context: u32) -> BlockCount {
         Pool::new(self.pool).worst_case(context.saturating_add(self.block))
     }
 
-    /// What one sequence takes: K and V, and what is known of its pages.
+    /// What one sequence takes: K and V, and what is known of its KV blocks.
     fn bytes(&self, context: u32) -> u64 {
-        let pages = self.pages(context);
-        let full_price = self.full_price + muse_kv::BYTES_A_PAGE as u64;
+        let blocks = self.blocks(context);
+        let full_price = self.full_price + muse_kv::BYTES_PER_BLOCK as u64;
         let window_price = self.window_price + self.drafter_price;
-        full_price * pages.full as u64 + window_price * pages.window as u64
+        full_price * blocks.full as u64 + window_price * blocks.window as u64
     }
 }
 
@@ -167,16 +167,16 @@ impl Sizes {
         let rows = STEP_ROWS.min(wanted as usize).max(block);
         let demand = Demand::new(text, spec, options.kv, rows);
 
-        let max_active = options.most_parallel.max(options.parallel.unwrap_or(1)).max(1);
+        let max_num_seqs = options.default_max_parallel.max(options.parallel.unwrap_or(1)).max(1);
         let least_scores = if options.logits { LOGITS_ROWS } else { 1 };
         let mut sizes = Self {
             rows,
-            scores: (max_active * block).max(least_scores),
+            logits: (max_num_seqs * block).max(least_scores),
             pool: demand.pool,
             engine: EngineOptions {
-                max_active,
-                step_rows: rows,
-                token_gap: options.token_gap,
+                max_num_seqs,
+                max_num_batched_tokens: rows,
+                target_itl: options.target_itl,
                 max_draft: options.max_draft.map_or(usize::MAX, |most| most as usize),
                 adapt_draft: options.max_draft.is_none(),
                 ..EngineOptions::default()
@@ -191,10 +191,10 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// Bytes of the buffers of passes and of scores.
+    /// Bytes of the buffers of passes and of logits.
     fn buffers(&self, text: &TextSpec, drafter: Option<&DrafterSpec>) -> u64 {
-        let taps = drafter.map_or(Vec::new(), |spec| spec.target_layers.clone());
-        let target = scratch_bytes(text, &self.model(taps));
+        let captured_hidden = drafter.map_or(Vec::new(), |spec| spec.target_layers.clone());
+        let target = scratch_bytes(text, &self.model(captured_hidden));
         let drafter =
             drafter.map(|spec| muse_dflash::scratch_bytes(spec, text.vocab, &self.drafter()));
         (target + drafter.unwrap_or(0)) as u64
@@ -219,7 +219,8 @@ impl Sizes {
         };
         let each = demand.bytes(context);
         let fits = (left / each.max(1)) as usize;
-        let parallel = options.parallel.unwrap_or_else(|| fits.min(options.most_parallel)).max(1);
+        let parallel =
+            options.parallel.unwrap_or_else(|| fits.min(options.default_max_parallel)).max(1);
         if parallel > fits {
             return Err(Error::Exhausted(format!(
                 "{parallel} x {context} positions of K/V cache take {}, {} of memory are left \
@@ -231,44 +232,44 @@ impl Sizes {
                 Bytes(self.plan.scratch)
             )));
         }
-        let pages = demand.pages(context);
-        let (full_pages, window_pages) = (pages.full * parallel, pages.window * parallel);
-        self.pool = PoolOptions { full_pages, window_pages, ..self.pool };
+        let blocks = demand.blocks(context);
+        let (full_blocks, window_blocks) = (blocks.full * parallel, blocks.window * parallel);
+        self.pool = PoolOptions { full_blocks, window_blocks, ..self.pool };
         self.plan = MemoryPlan {
-            full_kv: demand.full_price * full_pages as u64,
-            window_kv: demand.window_price * window_pages as u64,
-            drafter_kv: demand.drafter_price * window_pages as u64,
-            scratch: self.plan.scratch + (muse_kv::BYTES_A_PAGE * full_pages) as u64,
+            full_kv: demand.full_price * full_blocks as u64,
+            window_kv: demand.window_price * window_blocks as u64,
+            drafter_kv: demand.drafter_price * window_blocks as u64,
+            scratch: self.plan.scratch + (muse_kv::BYTES_PER_BLOCK * full_blocks) as u64,
             parallel,
             ..self.plan
         };
         Ok(context)
     }
 
-    pub(super) fn model(&self, taps: Vec<usize>) -> ModelOptions {
+    pub(super) fn model(&self, captured_layers: Vec<usize>) -> ModelOptions {
         ModelOptions {
             kv: self.plan.kv,
-            full_pages: self.pool.full_pages,
-            window_pages: self.pool.window_pages,
-            max_rows: self.rows,
-            max_scores: self.scores,
-            taps,
+            full_blocks: self.pool.full_blocks,
+            window_blocks: self.pool.window_blocks,
+            max_num_batched_tokens: self.rows,
+            max_logits_rows: self.logits,
+            captured_layers,
         }
     }
 
     pub(super) fn drafter(&self) -> DflashOptions {
         DflashOptions {
             kv: self.plan.kv,
-            window_pages: self.pool.window_pages,
-            max_anchors: self.engine.max_active,
-            max_rows: self.rows,
+            window_blocks: self.pool.window_blocks,
+            max_anchors: self.engine.max_num_seqs,
+            max_num_batched_tokens: self.rows,
         }
     }
 }
 
 fn check(options: &LoadOptions, most: u32) -> Result<()> {
-    // A page is the least that a cache holds.
-    let least = most.min(PAGE_TOKENS as u32);
+    // A KV block is the least that a cache holds.
+    let least = most.min(KV_BLOCK_SIZE as u32);
     match options {
         LoadOptions { context: Some(context), .. } if !(least..=most).contains(context) => {
             Err(Error::Invalid(format!(
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn the_cache_is_as_large_as_memory_allows() {
-        let options = LoadOptions { most_parallel: 8, ..LoadOptions::default() };
+        let options = LoadOptions { default_max_parallel: 8, ..LoadOptions::default() };
         let plan = fit(None, &options).expect("a plan").plan;
         assert_eq!((plan.context, plan.parallel, plan.cut_from), (131_072, 8, None));
         // Two full layers of 2 K/V heads of 64 as bf16: 1 KiB a position.
@@ -424,7 +425,7 @@ mod tests {
         };
         let sizes = fit(Some(160 << 20), &options).expect("a plan");
         assert_eq!((sizes.plan.context, sizes.plan.parallel), (1000, 3));
-        assert_eq!(sizes.pool.full_pages, 3 * 1016_usize.div_ceil(64));
+        assert_eq!(sizes.pool.full_blocks, 3 * 1016_usize.div_ceil(64));
         let options = LoadOptions { context: Some(100_000), parallel: Some(9), ..options };
         let error = fit(Some(160 << 20), &options).err().expect("too much").to_string();
         assert!(error.contains("9 x 100000") && error.contains("--kv q8_0"), "{error}");

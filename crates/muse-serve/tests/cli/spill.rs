@@ -17,7 +17,7 @@ fn the_next_run_finds_the_prompt_and_says_the_same() {
     let whole = golden["prompt_ids"].as_array().expect("a list").len() as u64 / 64 * 64;
     assert_eq!(run(&["--kv", "f32"]), 0);
     assert_eq!(run(&["--kv", "f32"]), whole);
-    // Stored in another way, or with the drafter's pages missing, they are other pages.
+    // Stored in another way, or with the drafter's KV blocks missing, they are other KV blocks.
     assert_eq!(run(&["--kv", "bf16"]), 0);
     assert_eq!(run(&["--kv", "f32", "--no-draft"]), 0);
     for file in std::fs::read_dir(folder.path()).expect("a folder") {

@@ -189,11 +189,11 @@ async fn drafted_and_plain_answers_are_equal() {
     let mut drafted = 0;
     for (question, schema) in schemas() {
         let rule = || Rule::JsonSchema(schema.to_string());
-        let (fast, guesses) = said(&server, held(question, rule(), None)).await;
+        let (fast, drafts) = said(&server, held(question, rule(), None)).await;
         let (plain, none) = said(&server, held(question, rule(), Some(0))).await;
         assert_eq!(fast, plain, "{question}");
         assert_eq!(none, 0, "{question}");
-        drafted += guesses;
+        drafted += drafts;
     }
     assert!(drafted > 0, "the drafter is on");
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use muse_core::contract::{
-    Channel, Conversation, Done, Engine, Event, FinishReason, Heard, Listener, Part, Picked, Piece,
-    PromptTemplate, Request, Sampling, Segment, SeqId, Sink, Timings, Token, Tokenizer, ToolCall,
-    Turn, Usage,
+    Channel, Conversation, Done, Engine, Event, FinishReason, Message, OutputParser, ParsedEvent,
+    Part, PromptPart, PromptTemplate, Request, Sampled, Sampling, Segment, SeqId, Sink, Timings,
+    Token, Tokenizer, ToolCall, Usage,
 };
 use muse_core::{Error, Result};
 use muse_serve::{App, ModelCard, ServeOptions, Server};
@@ -169,7 +169,7 @@ fn run(
         usage.completion += 1;
         seen.steps.fetch_add(1, Ordering::Relaxed);
         let top = vec![(token, -0.5); request.logprobs.unwrap_or(0) as usize];
-        left = sink(Event::Token(Picked { token, logprob: -0.5, top })).is_break();
+        left = sink(Event::Token(Sampled { token, logprob: -0.5, top })).is_break();
         if request.stop.contains(&token) {
             reason = FinishReason::Stop(token);
             break;
@@ -192,11 +192,11 @@ impl Tokenizer for Bytes {
         out.extend(bytes(text));
     }
 
-    fn control(&self, mark: &str) -> Option<Token> {
+    fn special_token(&self, mark: &str) -> Option<Token> {
         MARKS.iter().position(|m| *m == mark).map(|i| Token(256 + i as u32))
     }
 
-    fn is_control(&self, token: Token) -> bool {
+    fn is_special(&self, token: Token) -> bool {
         token.0 >= 256
     }
 
@@ -207,7 +207,7 @@ impl Tokenizer for Bytes {
         }
     }
 
-    fn size(&self) -> usize {
+    fn vocab_size(&self) -> usize {
         VOCAB as usize
     }
 }
@@ -216,25 +216,25 @@ impl Tokenizer for Bytes {
 struct Plain;
 
 impl PromptTemplate for Plain {
-    fn render(&self, conversation: &Conversation) -> Result<Vec<Piece>> {
+    fn render(&self, conversation: &Conversation) -> Result<Vec<PromptPart>> {
         let mut pieces = Vec::new();
-        for turn in &conversation.turns {
-            pieces.push(Piece::Control("<|start|>"));
-            let (Turn::System(content)
-            | Turn::User(content)
-            | Turn::Assistant { content, .. }
-            | Turn::Tool { content, .. }) = turn;
+        for turn in &conversation.messages {
+            pieces.push(PromptPart::Special("<|start|>"));
+            let (Message::System(content)
+            | Message::User(content)
+            | Message::Assistant { content, .. }
+            | Message::Tool { content, .. }) = turn;
             pieces.extend(content.iter().map(|part| match part {
-                Part::Text(text) => Piece::Text(text.clone()),
-                Part::Image => Piece::Image(0),
-                Part::Video => Piece::Video(0),
+                Part::Text(text) => PromptPart::Text(text.clone()),
+                Part::Image => PromptPart::Image(0),
+                Part::Video => PromptPart::Video(0),
             }));
         }
-        pieces.push(Piece::Control("<|start|>"));
+        pieces.push(PromptPart::Special("<|start|>"));
         Ok(pieces)
     }
 
-    fn listener(&self, _: &Conversation, stop: &[String]) -> Box<dyn Listener> {
+    fn output_parser(&self, _: &Conversation, stop: &[String]) -> Box<dyn OutputParser> {
         Box::new(Ear { stop: stop.to_vec(), ..Ear::default() })
     }
 }
@@ -249,36 +249,36 @@ struct Ear {
 }
 
 impl Ear {
-    fn tell(&mut self, out: &mut Vec<Heard>) {
+    fn tell(&mut self, out: &mut Vec<ParsedEvent>) {
         let Ok(text) = String::from_utf8(self.held.clone()) else { return };
         match self.channel {
-            Channel::Say => {
+            Channel::Content => {
                 if let Some(stop) = self.stop.iter().find(|stop| text.ends_with(*stop)) {
-                    out.push(Heard::StopText(stop.clone()));
+                    out.push(ParsedEvent::StopText(stop.clone()));
                 } else if self.stop.iter().any(|stop| stop.starts_with(&text)) {
                     return;
                 } else {
-                    out.push(Heard::Say(text));
+                    out.push(ParsedEvent::Content(text));
                 }
             }
-            Channel::Think => out.push(Heard::Think(text)),
-            Channel::Frame | Channel::Call => return,
+            Channel::Reasoning => out.push(ParsedEvent::Reasoning(text)),
+            Channel::Protocol | Channel::ToolCall => return,
         }
         self.held.clear();
     }
 
-    fn close(&mut self, out: &mut Vec<Heard>) {
-        if self.channel == Channel::Call {
+    fn close(&mut self, out: &mut Vec<ParsedEvent>) {
+        if self.channel == Channel::ToolCall {
             let arguments = String::from_utf8(std::mem::take(&mut self.held)).expect("UTF-8");
             let id = format!("call-{}", self.calls);
             self.calls += 1;
-            out.push(Heard::Call(ToolCall { id, name: "count".to_owned(), arguments }));
+            out.push(ParsedEvent::ToolCall(ToolCall { id, name: "count".to_owned(), arguments }));
         }
     }
 }
 
-impl Listener for Ear {
-    fn hear(&mut self, token: Token, out: &mut Vec<Heard>) {
+impl OutputParser for Ear {
+    fn push(&mut self, token: Token, out: &mut Vec<ParsedEvent>) {
         self.frame = token.0 >= 256;
         if let Ok(byte) = u8::try_from(token.0) {
             self.held.push(byte);
@@ -287,21 +287,21 @@ impl Listener for Ear {
         }
         self.close(out);
         self.channel = match token {
-            THINK => Channel::Think,
-            SAY => Channel::Say,
-            CALL => Channel::Call,
-            _ => Channel::Frame,
+            THINK => Channel::Reasoning,
+            SAY => Channel::Content,
+            CALL => Channel::ToolCall,
+            _ => Channel::Protocol,
         };
     }
 
-    fn finish(&mut self, complete: bool, out: &mut Vec<Heard>) {
+    fn finish(&mut self, complete: bool, out: &mut Vec<ParsedEvent>) {
         if complete {
             self.close(out);
         }
     }
 
     fn channel(&self) -> Channel {
-        if self.frame { Channel::Frame } else { self.channel }
+        if self.frame { Channel::Protocol } else { self.channel }
     }
 }
 

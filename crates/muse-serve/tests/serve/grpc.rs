@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use muse_core::Error;
-use muse_core::contract::{Conversation, Part, Turn};
+use muse_core::contract::{Conversation, Message, Part};
 use muse_proto::v1::chat_response::Event;
 use muse_proto::v1::finish::Matched;
 use muse_proto::v1::generate_service_client::GenerateServiceClient;
@@ -161,8 +161,8 @@ async fn a_client_that_does_not_read_is_cut_off_and_nobody_waits_for_it() {
     let script = Script { endless: true, room: 100_000, ..Script::default() };
     let seen = script.seen.clone();
     let service = Service::new(Arc::new(app(script)), Gate::default());
-    let turns = vec![Turn::User(vec![Part::Text("Hi".to_owned())])];
-    let conversation = Conversation { turns, ..Conversation::default() };
+    let turns = vec![Message::User(vec![Part::Text("Hi".to_owned())])];
+    let conversation = Conversation { messages: turns, ..Conversation::default() };
     let mut answer = service.chat(Ask { conversation, ..Ask::default() }).await.expect("a stream");
     // The engine gives up by itself: nothing is read here.
     seen.idle().await;

@@ -174,7 +174,7 @@ pub(crate) fn tool(value: &Value) -> Tool {
 pub(crate) async fn nano() -> Running {
     let options = LoadOptions {
         kv: KvType::F32,
-        most_parallel: 8,
+        default_max_parallel: 8,
         threads: Some(1),
         ..LoadOptions::default()
     };

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use muse_core::contract::{
-    Attention, Backend, KvShape, PageCopy, PickRow, Picked, Place, Rope, Token, WeightView,
+    Attention, Backend, BlockCopy, KvShape, Rope, SampleRow, Sampled, SeqSlice, Token, WeightView,
 };
 use muse_core::{Result, sampler};
 
@@ -69,13 +69,18 @@ impl Backend for FakeBackend {
         Ok(())
     }
 
-    fn pick(&self, scores: &FakeBuf, rows: &[PickRow<'_>], out: &mut Vec<Picked>) -> Result<()> {
+    fn sample(
+        &self,
+        logits: &FakeBuf,
+        rows: &[SampleRow<'_>],
+        out: &mut Vec<Sampled>,
+    ) -> Result<()> {
         let n = self.picks.fetch_add(1, Ordering::Relaxed) + 1;
         if n == self.fail_at.load(Ordering::Relaxed) {
             return Err(device_fault("choosing tokens"));
         }
         for row in rows {
-            out.push(sampler::pick(&scores.data[row.row * scores.cols..][..scores.cols], row));
+            out.push(sampler::sample(&logits.data[row.row * logits.cols..][..logits.cols], row));
         }
         Ok(())
     }
@@ -86,13 +91,13 @@ impl Backend for FakeBackend {
     fn alloc_kv(&self, _: KvShape) -> Result<()> {
         computes_nothing()
     }
-    fn copy_pages(&self, (): &mut (), _: &[PageCopy]) -> Result<()> {
+    fn copy_blocks(&self, (): &mut (), _: &[BlockCopy]) -> Result<()> {
         computes_nothing()
     }
-    fn save_page(&self, (): &(), _: u32, _: &mut Vec<u8>) -> Result<()> {
+    fn save_block(&self, (): &(), _: u32, _: &mut Vec<u8>) -> Result<()> {
         computes_nothing()
     }
-    fn load_page(&self, (): &mut (), _: u32, _: &mut &[u8]) -> Result<()> {
+    fn load_block(&self, (): &mut (), _: u32, _: &mut &[u8]) -> Result<()> {
         computes_nothing()
     }
     fn embed(&self, (): &(), _: &[Token], _: &mut FakeBuf, _: usize) -> Result<()> {
@@ -114,17 +119,17 @@ impl Backend for FakeBackend {
     fn head_norm(&self, _: &mut FakeBuf, _: usize, _: &FakeBuf, _: f32) -> Result<()> {
         computes_nothing()
     }
-    fn rope(&self, _: &mut FakeBuf, _: &[Place<'_>], _: &Rope) -> Result<()> {
+    fn rope(&self, _: &mut FakeBuf, _: &[SeqSlice<'_>], _: &Rope) -> Result<()> {
         computes_nothing()
     }
-    fn write_kv(&self, (): &mut (), _: &[Place<'_>], _: &FakeBuf, _: &FakeBuf) -> Result<()> {
+    fn write_kv(&self, (): &mut (), _: &[SeqSlice<'_>], _: &FakeBuf, _: &FakeBuf) -> Result<()> {
         computes_nothing()
     }
     fn attend(
         &self,
         _: &FakeBuf,
         (): &(),
-        _: &[Place<'_>],
+        _: &[SeqSlice<'_>],
         _: &Attention,
         _: &mut FakeBuf,
     ) -> Result<()> {
@@ -139,7 +144,7 @@ impl Backend for FakeBackend {
     fn add(&self, _: &mut FakeBuf, _: usize, _: &FakeBuf) -> Result<()> {
         computes_nothing()
     }
-    fn scale_cap(&self, _: &mut FakeBuf, _: usize, _: f32, _: Option<f32>) -> Result<()> {
+    fn scale_softcap(&self, _: &mut FakeBuf, _: usize, _: f32, _: Option<f32>) -> Result<()> {
         computes_nothing()
     }
 }

@@ -1,4 +1,4 @@
-//! The fake drafter: guesses right as often as asked, keeps its rows in pages like a real one and
+//! The fake drafter: drafts right as often as asked, keeps its rows in KV blocks like a real one and
 //! counts every row it finds stale.
 
 use std::sync::Arc;
@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, Backend, Drafter, Guess, Head, Kept, PageCopy, PageGroup, Pages, Token,
+    Anchor, Backend, BlockCopy, ContextSlice, DraftToken, Drafter, EmbeddingAndLmHead, KvBlocks,
+    KvGroup, Token,
 };
-use muse_core::sampler::mix;
+use muse_core::hash::hash64;
 
 use super::FakeModel;
 use super::rows::Cells;
@@ -36,12 +37,12 @@ pub struct DrafterLog {
 }
 
 impl<B: Backend> FakeDrafter<B> {
-    /// A drafter of up to `width` guesses, each right with probability `hit` for greedy requests,
+    /// A drafter of up to `width` drafts, each right with probability `hit` for greedy requests,
     /// that looks back as far as `reach`.
     pub fn new(backend: Arc<B>, model: FakeModel, width: usize, reach: u32, hit: f64) -> Self {
         Self {
             backend,
-            rows: Cells::new(model.options.window_pages),
+            rows: Cells::new(model.options.window_blocks),
             model,
             width,
             reach,
@@ -63,7 +64,7 @@ fn cell(tap: f32, position: u32) -> u64 {
 }
 
 impl<B: Backend> Drafter<B> for FakeDrafter<B> {
-    fn layers(&self) -> &[usize] {
+    fn captured_layers(&self) -> &[usize] {
         &[0]
     }
 
@@ -75,14 +76,18 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
         self.reach
     }
 
-    fn absorb(&mut self, kept: &[Kept<'_>], taps: &B::Buf) -> Result<()> {
+    fn append_context(
+        &mut self,
+        kept: &[ContextSlice<'_>],
+        captured_hidden: &B::Buf,
+    ) -> Result<()> {
         for kept in kept {
-            for i in 0..kept.place.rows {
+            for i in 0..kept.slice.len {
                 let mut value = [0.0];
-                self.backend.read(taps, kept.first_row + i, &mut value)?;
-                let position = kept.place.start + i as u32;
+                self.backend.read(captured_hidden, kept.first_row + i, &mut value)?;
+                let position = kept.slice.start + i as u32;
                 let cell = cell(value[0], position);
-                self.rows.put(PageGroup::Window, &kept.place.pages, position, cell);
+                self.rows.put(KvGroup::Window, &kept.slice.blocks, position, cell);
             }
         }
         Ok(())
@@ -91,24 +96,24 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
     fn draft(
         &mut self,
         anchors: &[Anchor<'_>],
-        _: &dyn Head<B>,
-        out: &mut [Vec<Guess>],
+        _: &dyn EmbeddingAndLmHead<B>,
+        out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
         self.model.spend((self.model.options.cost.draft)(anchors.len()));
         let target = self.model.rows.lock().expect("no panic while it was held");
         let Self { width, reach, hit, .. } = *self;
         for (anchor, out) in anchors.iter().zip(out) {
-            let (pages, start) = (&anchor.place.pages, anchor.place.start);
+            let (blocks, start) = (&anchor.slice.blocks, anchor.slice.start);
             for p in start.saturating_sub(reach)..start {
-                let row = self.rows.at(PageGroup::Window, pages, p);
-                let shown = target.window.at(PageGroup::Window, pages, p);
+                let row = self.rows.at(KvGroup::Window, blocks, p);
+                let shown = target.window.at(KvGroup::Window, blocks, p);
                 let stale = row != cell(tap(shown), p);
                 self.log.stale.fetch_add(u64::from(stale), Ordering::Relaxed);
                 self.log.checked.fetch_add(1, Ordering::Relaxed);
             }
             // Its own block's rows: nothing of them may be taken for context later.
             for p in start..=start + width as u32 {
-                self.rows.put(PageGroup::Window, pages, p, u64::MAX);
+                self.rows.put(KvGroup::Window, blocks, p, u64::MAX);
             }
             out.clear();
             self.trial.clear();
@@ -116,10 +121,10 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
             for i in 0..anchor.max.min(width) {
                 let position = start + i as u32;
                 let hash =
-                    target.hash(pages, self.model.options.reach, token, position, &self.trial);
+                    target.hash(blocks, self.model.options.reach, token, position, &self.trial);
                 self.trial.push(hash);
                 let right = self.model.likeliest(hash);
-                let share = |n| mix(hash, n) as f64 / u64::MAX as f64;
+                let share = |n| hash64(hash, n) as f64 / u64::MAX as f64;
                 // It knows a little of when it is wrong.
                 let confidence;
                 (token, confidence) = if share(2) < hit {
@@ -127,27 +132,27 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
                 } else {
                     (Token((right.0 + 1) % self.model.options.vocab as u32), 0.7 * share(3))
                 };
-                out.push(Guess { token, confidence: confidence as f32 });
+                out.push(DraftToken { token, confidence: confidence as f32 });
             }
         }
         Ok(())
     }
 }
 
-impl<B: Backend> Pages<B> for FakeDrafter<B> {
-    fn copy_pages(&mut self, copies: &[PageCopy]) -> Result<()> {
-        self.rows.copy(PageGroup::Window, copies);
+impl<B: Backend> KvBlocks<B> for FakeDrafter<B> {
+    fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<()> {
+        self.rows.copy(KvGroup::Window, copies);
         Ok(())
     }
 
-    fn save_page(&self, group: PageGroup, page: u32, out: &mut Vec<u8>) -> Result<()> {
-        if group == PageGroup::Window {
-            self.rows.save(page, out);
+    fn save_block(&self, group: KvGroup, block: u32, out: &mut Vec<u8>) -> Result<()> {
+        if group == KvGroup::Window {
+            self.rows.save(block, out);
         }
         Ok(())
     }
 
-    fn load_page(&mut self, group: PageGroup, page: u32, bytes: &mut &[u8]) -> Result<()> {
-        if group == PageGroup::Window { self.rows.load(page, bytes) } else { Ok(()) }
+    fn load_block(&mut self, group: KvGroup, block: u32, bytes: &mut &[u8]) -> Result<()> {
+        if group == KvGroup::Window { self.rows.load(block, bytes) } else { Ok(()) }
     }
 }

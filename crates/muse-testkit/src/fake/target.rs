@@ -1,11 +1,11 @@
-//! The fake target: stores a hash a row and scores tokens by it.
+//! The fake target: stores a hash a row and logits tokens by it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use muse_core::contract::{
-    Backend, Head, LayerSpec, PageCopy, PageGroup, Pages, Rows, Scores, Span, Target, TextSpec,
-    Token,
+    Backend, BatchEntry, BatchInput, BlockCopy, EmbeddingAndLmHead, KvBlocks, KvGroup, LayerSpec,
+    LogitsRequest, TargetModel, TextSpec, Token,
 };
 use muse_core::{Error, Result};
 
@@ -16,8 +16,8 @@ pub struct FakeTarget<B: Backend> {
     backend: Arc<B>,
     model: FakeModel,
     spec: TextSpec,
-    scores: B::Buf,
-    taps: B::Buf,
+    logits: B::Buf,
+    captured_hidden: B::Buf,
     row: Vec<f32>,
     fail_at: Arc<AtomicU64>,
     passes: u64,
@@ -40,13 +40,13 @@ impl<B: Backend> FakeTarget<B> {
             post_norm_eps: 1e-5,
             rope_theta: 1e4,
             logit_scale: 1.0,
-            logit_cap: None,
+            logit_softcap: None,
             max_positions: options.max_positions,
             image_token: None,
         };
         Ok(Self {
-            scores: backend.alloc(options.score_rows, options.vocab)?,
-            taps: backend.alloc(options.rows, 1)?,
+            logits: backend.alloc(options.max_logits_rows, options.vocab)?,
+            captured_hidden: backend.alloc(options.rows, 1)?,
             row: vec![0.0; options.vocab],
             backend,
             model,
@@ -67,46 +67,46 @@ pub(super) fn tap(hash: u64) -> f32 {
     (hash >> 40) as f32
 }
 
-impl<B: Backend> Target<B> for FakeTarget<B> {
+impl<B: Backend> TargetModel<B> for FakeTarget<B> {
     fn spec(&self) -> &TextSpec {
         &self.spec
     }
 
     fn limits(&self) -> (usize, usize) {
-        (self.model.options.rows, self.model.options.score_rows)
+        (self.model.options.rows, self.model.options.max_logits_rows)
     }
 
-    fn forward(&mut self, batch: &[Span<'_, B>]) -> Result<()> {
+    fn forward(&mut self, batch: &[BatchEntry<'_, B>]) -> Result<()> {
         self.passes += 1;
         if self.passes == self.fail_at.load(Ordering::Relaxed) {
             return Err(device_fault("running a pass"));
         }
-        let rows: usize = batch.iter().map(|span| span.place.rows).sum();
+        let rows: usize = batch.iter().map(|entry| entry.slice.len).sum();
         assert!(rows <= self.model.options.rows, "{rows} rows are more than a pass holds");
         let model = self.model.clone();
         model.spend((model.options.cost.pass)(rows));
         let mut store = model.rows.lock().expect("no panic while it was held");
         let (mut row, mut scored) = (0, 0);
-        for span in batch {
-            let Rows::Tokens(tokens) = span.rows else {
+        for entry in batch {
+            let BatchInput::Tokens(tokens) = entry.input else {
                 return Err(Error::Unsupported("the fake target takes tokens only".into()));
             };
-            assert_eq!(tokens.len(), span.place.rows, "a token a row");
-            let pages = &span.place.pages;
+            assert_eq!(tokens.len(), entry.slice.len, "a token a row");
+            let blocks = &entry.slice.blocks;
             for (i, &token) in tokens.iter().enumerate() {
-                let position = span.place.start + i as u32;
-                let hash = store.hash(pages, model.options.reach, token, position, &[]);
-                store.store(pages, position, hash);
-                self.backend.write(&mut self.taps, row, &[tap(hash)])?;
+                let position = entry.slice.start + i as u32;
+                let hash = store.hash(blocks, model.options.reach, token, position, &[]);
+                store.store(blocks, position, hash);
+                self.backend.write(&mut self.captured_hidden, row, &[tap(hash)])?;
                 row += 1;
-                let asked = match span.scores {
-                    Scores::None => false,
-                    Scores::Last => i + 1 == tokens.len(),
-                    Scores::All => true,
+                let asked = match entry.logits {
+                    LogitsRequest::None => false,
+                    LogitsRequest::Last => i + 1 == tokens.len(),
+                    LogitsRequest::All => true,
                 };
                 if asked {
-                    model.scores(hash, &mut self.row);
-                    self.backend.write(&mut self.scores, scored, &self.row)?;
+                    model.logits(hash, &mut self.row);
+                    self.backend.write(&mut self.logits, scored, &self.row)?;
                     scored += 1;
                 }
             }
@@ -114,16 +114,16 @@ impl<B: Backend> Target<B> for FakeTarget<B> {
         Ok(())
     }
 
-    fn scores(&self) -> &B::Buf {
-        &self.scores
+    fn logits(&self) -> &B::Buf {
+        &self.logits
     }
 
-    fn taps(&self) -> &B::Buf {
-        &self.taps
+    fn captured_hidden(&self) -> &B::Buf {
+        &self.captured_hidden
     }
 }
 
-impl<B: Backend> Head<B> for FakeTarget<B> {
+impl<B: Backend> EmbeddingAndLmHead<B> for FakeTarget<B> {
     fn embed(&self, ids: &[Token], out: &mut B::Buf) -> Result<()> {
         for (i, id) in ids.iter().enumerate() {
             self.backend.write(out, i, &[id.0 as f32])?;
@@ -131,33 +131,33 @@ impl<B: Backend> Head<B> for FakeTarget<B> {
         Ok(())
     }
 
-    fn unembed(&self, _: &B::Buf, _: usize, _: &mut B::Buf) -> Result<()> {
+    fn lm_head(&self, _: &B::Buf, _: usize, _: &mut B::Buf) -> Result<()> {
         Err(Error::Unsupported("the fake target has no head: draft with the fake drafter".into()))
     }
 }
 
-impl<B: Backend> Pages<B> for FakeTarget<B> {
-    fn copy_pages(&mut self, copies: &[PageCopy]) -> Result<()> {
+impl<B: Backend> KvBlocks<B> for FakeTarget<B> {
+    fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<()> {
         let mut rows = self.model.rows.lock().expect("no panic while it was held");
-        rows.full.copy(PageGroup::Full, copies);
-        rows.window.copy(PageGroup::Window, copies);
+        rows.full.copy(KvGroup::Full, copies);
+        rows.window.copy(KvGroup::Window, copies);
         Ok(())
     }
 
-    fn save_page(&self, group: PageGroup, page: u32, out: &mut Vec<u8>) -> Result<()> {
+    fn save_block(&self, group: KvGroup, block: u32, out: &mut Vec<u8>) -> Result<()> {
         let rows = self.model.rows.lock().expect("no panic while it was held");
         match group {
-            PageGroup::Full => rows.full.save(page, out),
-            PageGroup::Window => rows.window.save(page, out),
+            KvGroup::Full => rows.full.save(block, out),
+            KvGroup::Window => rows.window.save(block, out),
         }
         Ok(())
     }
 
-    fn load_page(&mut self, group: PageGroup, page: u32, bytes: &mut &[u8]) -> Result<()> {
+    fn load_block(&mut self, group: KvGroup, block: u32, bytes: &mut &[u8]) -> Result<()> {
         let mut rows = self.model.rows.lock().expect("no panic while it was held");
         match group {
-            PageGroup::Full => rows.full.load(page, bytes),
-            PageGroup::Window => rows.window.load(page, bytes),
+            KvGroup::Full => rows.full.load(block, bytes),
+            KvGroup::Window => rows.window.load(block, bytes),
         }
     }
 }

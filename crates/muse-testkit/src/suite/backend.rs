@@ -2,8 +2,8 @@
 //! bits do not depend on its company.
 
 mod attention;
+mod blocks;
 mod data;
-mod pages;
 mod rows;
 
 use muse_core::contract::{Backend, KvType};
@@ -13,9 +13,9 @@ use data::Noise;
 pub use attention::{
     attention_batch_and_chunks_change_no_bit, attention_over_every_cache_type,
     attention_reads_values_as_stored, attention_sees_what_the_mask_says,
-    returned_pages_are_never_touched,
+    returned_blocks_are_never_touched,
 };
-pub use pages::{page_copies_move_the_rows_asked, saved_pages_come_back};
+pub use blocks::{block_copies_move_the_rows_asked, saved_blocks_come_back};
 pub use rows::{
     copies_place_rows_and_columns, elementwise_operations, embeddings_are_table_rows,
     linear_in_every_format, no_rows_change_nothing, norms_by_row_and_by_head,
@@ -50,9 +50,9 @@ macro_rules! backend_suite {
             attention_over_every_cache_type
             attention_reads_values_as_stored
             attention_batch_and_chunks_change_no_bit
-            returned_pages_are_never_touched
-            page_copies_move_the_rows_asked
-            saved_pages_come_back
+            returned_blocks_are_never_touched
+            block_copies_move_the_rows_asked
+            saved_blocks_come_back
         }
     };
     (@tests($device:expr, $tolerance:expr); $($test:ident)*) => {
@@ -94,7 +94,7 @@ pub struct Subject<'a, B: Backend> {
     pub tile: usize,
     /// Positions that it rotates, from 0.
     pub positions: u32,
-    /// Rows that attend one by one: over the end of a page, and no more than there is time for.
+    /// Rows that attend one by one: over the end of a KV block, and no more than there is time for.
     pub walk: usize,
 }
 

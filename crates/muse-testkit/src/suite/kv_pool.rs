@@ -1,11 +1,11 @@
-//! Tests of [`KvPool`] against a model that really keeps a value in every row of every page.
+//! Tests of [`KvPool`] against a model that really keeps a value in every row of every KV block.
 
 use std::collections::{BTreeMap, HashSet};
 
 use muse_core::contract::{
-    KvPool, PAGE_TOKENS, PageCopy, PageCount, PageGroup, PageKey, SeqId, Token,
+    BlockCopy, BlockCount, KV_BLOCK_SIZE, KvGroup, KvPool, PositionKey, SeqId, Token,
 };
-use muse_core::{Error, sampler::mix};
+use muse_core::{Error, hash::hash64};
 
 /// Expands to one test per promise for the pool that the expression builds from a [`Shape`].
 #[macro_export]
@@ -14,7 +14,7 @@ macro_rules! kv_pool_suite {
         $crate::kv_pool_suite!(@tests $build;
             every_row_reads_back
             exhaustion_changes_nothing
-            window_pages_go_back_once_out_of_reach
+            window_blocks_go_back_once_out_of_reach
             worst_case_is_enough_for_one
             truncation_gives_back_what_was_reserved
         );
@@ -32,10 +32,10 @@ macro_rules! kv_pool_suite {
 /// Sizes of the pool wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Pages of the full group.
-    pub full_pages: usize,
-    /// Pages of the window group.
-    pub window_pages: usize,
+    /// KV blocks of the full group.
+    pub full_blocks: usize,
+    /// KV blocks of the window group.
+    pub window_blocks: usize,
     /// Farthest distance back that the next position sees in the window group, inclusive.
     pub reach: u32,
     /// The most rows that a step writes.
@@ -45,7 +45,7 @@ pub struct Shape {
 /// Builds a pool.
 pub type Build<'a> = &'a dyn Fn(Shape) -> Box<dyn KvPool>;
 
-/// Random sequences of all operations: committed rows in sight hold their values, free pages are
+/// Random sequences of all operations: committed rows in sight hold their values, free KV blocks are
 /// exactly those that no open sequence has, and all come back.
 pub fn every_row_reads_back(build: Build<'_>) {
     let mut cached = 0;
@@ -55,37 +55,41 @@ pub fn every_row_reads_back(build: Build<'_>) {
     println!("{cached} rows were found again");
 }
 
-/// A reservation that does not fit leaves pages and counts as they were.
+/// A reservation that does not fit leaves KV blocks and counts as they were.
 pub fn exhaustion_changes_nothing(build: Build<'_>) {
-    let mut pool = build(Shape { full_pages: 3, window_pages: 4, reach: 64, block: 64 });
+    let mut pool = build(Shape { full_blocks: 3, window_blocks: 4, reach: 64, block: 64 });
     let (a, b) = (SeqId(1), SeqId(2));
     let mut copies = Vec::new();
     pool.open(a, &keys(1, 1)).expect("opens");
     pool.open(b, &keys(2, 1)).expect("opens");
     pool.reserve(a, 100, &mut copies).expect("fits");
     let before = pool.free();
-    let error = pool.reserve(b, 100, &mut copies).expect_err("one full page is left");
+    let error = pool.reserve(b, 100, &mut copies).expect_err("one full block is left");
     assert!(matches!(error, Error::Exhausted(_)), "{error:?}");
     assert_eq!(pool.free(), before);
-    assert!(pool.pages(b).full.is_empty() && pool.pages(b).window.is_empty() && copies.is_empty());
-    pool.reserve(b, 64, &mut copies).expect("one page is left");
+    assert!(
+        pool.block_table(b).full.is_empty()
+            && pool.block_table(b).window.is_empty()
+            && copies.is_empty()
+    );
+    pool.reserve(b, 64, &mut copies).expect("one block is left");
 }
 
-/// At every length exactly the pages in reach of the next position are held.
-pub fn window_pages_go_back_once_out_of_reach(build: Build<'_>) {
+/// At every length exactly the KV blocks in reach of the next position are held.
+pub fn window_blocks_go_back_once_out_of_reach(build: Build<'_>) {
     for reach in [0, 1, 63, 64, 100, 200] {
-        let mut pool = build(Shape { full_pages: 16, window_pages: 16, reach, block: 1 });
+        let mut pool = build(Shape { full_blocks: 16, window_blocks: 16, reach, block: 1 });
         let seq = SeqId(9);
         pool.open(seq, &keys(3, 1)).expect("opens");
         for len in 1..=700u32 {
             pool.reserve(seq, len, &mut Vec::new()).expect("fits");
             pool.commit(seq, &keys(3, len)[len as usize - 1..]);
             let oldest = len.saturating_sub(reach) / 64;
-            let pages = pool.pages(seq);
-            assert_eq!(pages.window_base, oldest * 64, "reach {reach}, length {len}");
-            assert_eq!(pages.window.len() as u32, len.div_ceil(64) - oldest);
+            let blocks = pool.block_table(seq);
+            assert_eq!(blocks.window_base, oldest * 64, "reach {reach}, length {len}");
+            assert_eq!(blocks.window.len() as u32, len.div_ceil(64) - oldest);
             let held = pool.total().window - pool.free().window;
-            assert_eq!(held, pages.window.len(), "the others can be had");
+            assert_eq!(held, blocks.window.len(), "the others can be had");
         }
     }
 }
@@ -93,18 +97,19 @@ pub fn window_pages_go_back_once_out_of_reach(build: Build<'_>) {
 /// A sequence alone in a pool of its worst case never meets exhaustion, whatever was there before.
 pub fn worst_case_is_enough_for_one(build: Build<'_>) {
     for seed in 0..60u64 {
-        let dice = |n: u64, low: u64, high: u64| low + mix(seed, n) % (high - low + 1);
+        let dice = |n: u64, low: u64, high: u64| low + hash64(seed, n) % (high - low + 1);
         let (reach, block) = (dice(1, 0, 200) as u32, dice(2, 1, 150) as u32);
         let rows = dice(3, 1, 900) as u32;
-        let need = build(Shape { full_pages: 99, window_pages: 99, reach, block }).worst_case(rows);
-        let (full_pages, window_pages) = (need.full, need.window);
-        let mut pool = build(Shape { full_pages, window_pages, reach, block });
+        let need =
+            build(Shape { full_blocks: 99, window_blocks: 99, reach, block }).worst_case(rows);
+        let (full_blocks, window_blocks) = (need.full, need.window);
+        let mut pool = build(Shape { full_blocks, window_blocks, reach, block });
         for round in 0..4 {
             let seq = SeqId(round);
             // Alike up to a point, so that rounds meet what others left.
             let mut want = keys(seed, rows);
             let differs = dice(4 + round, 0, u64::from(rows) - 1) as usize;
-            want[differs] = PageKey::Token(Token(1000 + round as u32));
+            want[differs] = PositionKey::Token(Token(1000 + round as u32));
             let mut len = pool.open(seq, &want).expect("opens");
             let mut steps = 0;
             while len < rows {
@@ -124,24 +129,24 @@ pub fn worst_case_is_enough_for_one(build: Build<'_>) {
 
 /// What was reserved and not committed goes back at once, what was committed stays.
 pub fn truncation_gives_back_what_was_reserved(build: Build<'_>) {
-    let mut pool = build(Shape { full_pages: 8, window_pages: 8, reach: 200, block: 200 });
+    let mut pool = build(Shape { full_blocks: 8, window_blocks: 8, reach: 200, block: 200 });
     let seq = SeqId(4);
     pool.open(seq, &keys(5, 1)).expect("opens");
     pool.reserve(seq, 200, &mut Vec::new()).expect("fits");
     pool.commit(seq, &keys(5, 70));
-    let before = pool.pages(seq).full[..2].to_vec();
+    let before = pool.block_table(seq).full[..2].to_vec();
     pool.truncate(seq, 70);
-    assert_eq!(pool.free(), PageCount { full: 6, window: 6 });
-    assert_eq!((pool.len(seq), pool.pages(seq).full), (70, &before[..]));
+    assert_eq!(pool.free(), BlockCount { full: 6, window: 6 });
+    assert_eq!((pool.len(seq), pool.block_table(seq).full), (70, &before[..]));
     pool.truncate(seq, 3);
-    assert_eq!((pool.len(seq), pool.pages(seq).full), (3, &before[..1]));
+    assert_eq!((pool.len(seq), pool.block_table(seq).full), (3, &before[..1]));
     pool.truncate(seq, 0);
-    assert!(pool.pages(seq).full.is_empty());
+    assert!(pool.block_table(seq).full.is_empty());
     assert_eq!(pool.free(), pool.total());
 }
 
-fn keys(seed: u64, count: u32) -> Vec<PageKey> {
-    (0..u64::from(count)).map(|i| PageKey::Token(Token((mix(seed, i) % 3) as u32))).collect()
+fn keys(seed: u64, count: u32) -> Vec<PositionKey> {
+    (0..u64::from(count)).map(|i| PositionKey::Token(Token((hash64(seed, i) % 3) as u32))).collect()
 }
 
 /// A pool in use, and the truth about it.
@@ -152,17 +157,17 @@ struct Play {
     pool: Box<dyn KvPool>,
     full: Vec<u64>,
     window: Vec<u64>,
-    open: BTreeMap<SeqId, Vec<PageKey>>,
+    open: BTreeMap<SeqId, Vec<PositionKey>>,
     /// Conversations to branch from.
-    past: Vec<Vec<PageKey>>,
+    past: Vec<Vec<PositionKey>>,
 }
 
 impl Play {
     fn new(seed: u64, build: Build<'_>) -> Self {
-        let dice = |n: u64, low: u64, high: u64| low + mix(seed, n) % (high - low + 1);
+        let dice = |n: u64, low: u64, high: u64| low + hash64(seed, n) % (high - low + 1);
         let shape = Shape {
-            full_pages: dice(1, 1, 12) as usize,
-            window_pages: dice(2, 1, 12) as usize,
+            full_blocks: dice(1, 1, 12) as usize,
+            window_blocks: dice(2, 1, 12) as usize,
             reach: dice(3, 0, 200) as u32,
             block: dice(4, 1, 130) as u32,
         };
@@ -171,8 +176,8 @@ impl Play {
             drawn: 4,
             shape,
             pool: build(shape),
-            full: vec![0; shape.full_pages * PAGE_TOKENS],
-            window: vec![0; shape.window_pages * PAGE_TOKENS],
+            full: vec![0; shape.full_blocks * KV_BLOCK_SIZE],
+            window: vec![0; shape.window_blocks * KV_BLOCK_SIZE],
             open: BTreeMap::new(),
             past: vec![keys(seed, 300)],
         }
@@ -180,7 +185,7 @@ impl Play {
 
     fn between(&mut self, low: u64, high: u64) -> u64 {
         self.drawn += 1;
-        low + mix(self.seed, self.drawn) % (high - low + 1)
+        low + hash64(self.seed, self.drawn) % (high - low + 1)
     }
 
     fn run(mut self) -> u64 {
@@ -207,7 +212,7 @@ impl Play {
         let past = self.between(0, self.past.len() as u64 - 1) as usize;
         let len = self.between(1, self.past[past].len() as u64) as usize;
         let mut prompt = self.past[past][..len].to_vec();
-        prompt.push(PageKey::Token(Token(self.between(0, 2) as u32)));
+        prompt.push(PositionKey::Token(Token(self.between(0, 2) as u32)));
         let cached = self.pool.open(seq, &prompt).expect("opens");
         assert!((cached as usize) < prompt.len(), "the last row is never cached");
         self.open.insert(seq, prompt[..cached as usize].to_vec());
@@ -226,7 +231,7 @@ impl Play {
     /// Back as far as the contract lets one go: where the window is still held.
     fn truncate(&mut self, seq: SeqId) {
         let len = self.open[&seq].len() as u64;
-        let base = u64::from(self.pool.pages(seq).window_base);
+        let base = u64::from(self.pool.block_table(seq).window_base);
         let lowest = if base == 0 { 0 } else { base + u64::from(self.shape.reach) };
         let to = self.between(lowest.min(len), len);
         self.pool.truncate(seq, to as u32);
@@ -237,24 +242,25 @@ impl Play {
     fn advance(&mut self, seq: SeqId) {
         let rows = self.between(1, u64::from(self.shape.block)) as usize;
         let len = self.open[&seq].len();
-        let before = (self.pool.free(), self.pool.pages(seq).full.to_vec());
+        let before = (self.pool.free(), self.pool.block_table(seq).full.to_vec());
         let mut copies = Vec::new();
         if self.pool.reserve(seq, (len + rows) as u32, &mut copies).is_err() {
-            assert_eq!(before, (self.pool.free(), self.pool.pages(seq).full.to_vec()));
+            assert_eq!(before, (self.pool.free(), self.pool.block_table(seq).full.to_vec()));
             assert!(copies.is_empty());
             return;
         }
         self.copy(&copies);
         let kept = self.between(0, rows as u64) as usize;
         let mut said = self.open[&seq].clone();
-        let new: Vec<PageKey> =
-            match self.past.iter().find(|past| {
-                past.len() >= len + kept && past[..len] == said[..] && past.len() > len
-            }) {
-                // Say what somebody else said, so that pages are worth sharing.
-                Some(past) if kept.is_multiple_of(2) => past[len..len + kept].to_vec(),
-                _ => (0..kept).map(|_| PageKey::Token(Token(self.between(0, 2) as u32))).collect(),
-            };
+        let new: Vec<PositionKey> = match self
+            .past
+            .iter()
+            .find(|past| past.len() >= len + kept && past[..len] == said[..] && past.len() > len)
+        {
+            // Say what somebody else said, so that KV blocks are worth sharing.
+            Some(past) if kept.is_multiple_of(2) => past[len..len + kept].to_vec(),
+            _ => (0..kept).map(|_| PositionKey::Token(Token(self.between(0, 2) as u32))).collect(),
+        };
         said.extend(&new);
         let truth = chain(&said);
         for position in len..len + rows {
@@ -265,40 +271,40 @@ impl Play {
         self.open.insert(seq, said);
     }
 
-    fn copy(&mut self, copies: &[PageCopy]) {
+    fn copy(&mut self, copies: &[BlockCopy]) {
         for copy in copies {
             let cells = match copy.group {
-                PageGroup::Full => &mut self.full,
-                PageGroup::Window => &mut self.window,
+                KvGroup::Full => &mut self.full,
+                KvGroup::Window => &mut self.window,
             };
-            let (from, to) = (copy.from as usize * PAGE_TOKENS, copy.to as usize * PAGE_TOKENS);
-            cells.copy_within(from..from + copy.rows, to);
+            let (from, to) = (copy.from as usize * KV_BLOCK_SIZE, copy.to as usize * KV_BLOCK_SIZE);
+            cells.copy_within(from..from + copy.positions, to);
         }
     }
 
     fn write(&mut self, seq: SeqId, position: usize, value: u64) {
-        let pages = self.pool.pages(seq);
-        let (page, row) = pages.slot(PageGroup::Full, position as u32);
-        self.full[page as usize * PAGE_TOKENS + row] = value;
-        let (page, row) = pages.slot(PageGroup::Window, position as u32);
-        self.window[page as usize * PAGE_TOKENS + row] = value;
+        let blocks = self.pool.block_table(seq);
+        let (block, row) = blocks.slot(KvGroup::Full, position as u32);
+        self.full[block as usize * KV_BLOCK_SIZE + row] = value;
+        let (block, row) = blocks.slot(KvGroup::Window, position as u32);
+        self.window[block as usize * KV_BLOCK_SIZE + row] = value;
     }
 
     fn check(&self) {
         let (mut full, mut window) = (HashSet::<u32>::new(), HashSet::<u32>::new());
         for (&seq, said) in &self.open {
             assert_eq!(self.pool.len(seq) as usize, said.len());
-            let pages = self.pool.pages(seq);
-            full.extend(pages.full);
-            window.extend(pages.window);
+            let blocks = self.pool.block_table(seq);
+            full.extend(blocks.full);
+            window.extend(blocks.window);
             let seen = said.len().saturating_sub(self.shape.reach as usize);
             for (position, value) in chain(said).into_iter().enumerate() {
-                let (page, row) = pages.slot(PageGroup::Full, position as u32);
-                let at = page as usize * PAGE_TOKENS + row;
+                let (block, row) = blocks.slot(KvGroup::Full, position as u32);
+                let at = block as usize * KV_BLOCK_SIZE + row;
                 assert_eq!(self.full[at], value, "seed {}: {seq:?} at {position}", self.seed);
                 if position >= seen {
-                    let (page, row) = pages.slot(PageGroup::Window, position as u32);
-                    let at = page as usize * PAGE_TOKENS + row;
+                    let (block, row) = blocks.slot(KvGroup::Window, position as u32);
+                    let at = block as usize * KV_BLOCK_SIZE + row;
                     assert_eq!(self.window[at], value, "seed {}: {seq:?} at {position}", self.seed);
                 }
             }
@@ -310,11 +316,11 @@ impl Play {
 }
 
 /// What each row holds: a hash of all keys up to it.
-fn chain(keys: &[PageKey]) -> Vec<u64> {
+fn chain(keys: &[PositionKey]) -> Vec<u64> {
     let mut hash = 0;
-    let next = |key: &PageKey| {
-        let PageKey::Token(token) = key else { unreachable!("tokens only here") };
-        hash = mix(hash, u64::from(token.0));
+    let next = |key: &PositionKey| {
+        let PositionKey::Token(token) = key else { unreachable!("tokens only here") };
+        hash = hash64(hash, u64::from(token.0));
         hash
     };
     keys.iter().map(next).collect()

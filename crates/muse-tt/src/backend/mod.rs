@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muse_core::Result;
-use muse_core::model::Mix;
+use muse_core::model::BfpPolicy;
 use muse_core::quant::tile::TileFormat;
 
 use crate::cache::WeightCache;
@@ -25,7 +25,7 @@ pub struct TtOptions {
     /// How it is opened.
     pub device: DeviceOptions,
     /// Formats of the matrices; none keeps all in BF16.
-    pub mix: Option<Mix>,
+    pub mix: Option<BfpPolicy>,
     /// Positions that are rotated, from 0.
     pub positions: usize,
 }

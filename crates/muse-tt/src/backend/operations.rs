@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 
 use muse_core::contract::{
-    Attention, Backend, KvShape, PageCopy, PickRow, Picked, Place, Rope, Sampling, Token,
+    Attention, Backend, BlockCopy, KvShape, Rope, SampleRow, Sampled, Sampling, SeqSlice, Token,
     WeightView,
 };
 use muse_core::quant::Format;
@@ -80,23 +80,23 @@ impl Backend for Tt {
         KvPages::new(&self.device, shape)
     }
 
-    fn copy_pages(&self, kv: &mut KvPages, copies: &[PageCopy]) -> Result<()> {
+    fn copy_blocks(&self, kv: &mut KvPages, copies: &[BlockCopy]) -> Result<()> {
         let group = kv.group();
-        for copy in copies.iter().filter(|copy| copy.group == group && copy.rows > 0) {
+        for copy in copies.iter().filter(|copy| copy.group == group && copy.positions > 0) {
             for (matrix, head) in (0..kv.heads()).flat_map(|head| [(&kv.k, head), (&kv.v, head)]) {
-                let from: Vec<u32> = kv.rows(copy.from, head, copy.rows).collect();
-                let to = kv.rows(copy.to, head, copy.rows).start as usize;
+                let from: Vec<u32> = kv.rows(copy.from, head, copy.positions).collect();
+                let to = kv.rows(copy.to, head, copy.positions).start as usize;
                 self.copy_rows(matrix, &from, matrix, (to, 0))?;
             }
         }
         Ok(())
     }
 
-    fn save_page(&self, kv: &KvPages, page: u32, out: &mut Vec<u8>) -> Result<()> {
+    fn save_block(&self, kv: &KvPages, page: u32, out: &mut Vec<u8>) -> Result<()> {
         kv.save(page, out)
     }
 
-    fn load_page(&self, kv: &mut KvPages, page: u32, bytes: &mut &[u8]) -> Result<()> {
+    fn load_block(&self, kv: &mut KvPages, page: u32, bytes: &mut &[u8]) -> Result<()> {
         let wanted = kv.page_bytes();
         let Some((own, rest)) = bytes.split_at_checked(wanted) else {
             return Err(Error::Corrupt(format!(
@@ -179,13 +179,13 @@ impl Backend for Tt {
         self.run(&op::head_norm(&x, &weight.matrix, eps, &x, self.cores))
     }
 
-    fn rope(&self, x: &mut Activations, places: &[Place<'_>], rope: &Rope) -> Result<()> {
-        let rows = Place::total_rows(places);
+    fn rope(&self, x: &mut Activations, slices: &[SeqSlice<'_>], rope: &Rope) -> Result<()> {
+        let rows = SeqSlice::total_len(slices);
         if rows == 0 {
             return Ok(());
         }
-        let at = Ids::of(&self.device, &positions(places))?;
-        let end = places.iter().map(|place| place.start as usize + place.rows).max().unwrap_or(0);
+        let at = Ids::of(&self.device, &positions(slices))?;
+        let end = slices.iter().map(|slice| slice.start as usize + slice.len).max().unwrap_or(0);
         let known = self.options.positions;
         assert!(end <= known, "position {end}, the device was opened for {known}");
         let x = x.matrix.top(rows);
@@ -201,15 +201,15 @@ impl Backend for Tt {
     fn write_kv(
         &self,
         kv: &mut KvPages,
-        places: &[Place<'_>],
+        slices: &[SeqSlice<'_>],
         k: &Activations,
         v: &Activations,
     ) -> Result<()> {
-        let rows = Place::total_rows(places);
+        let rows = SeqSlice::total_len(slices);
         if rows == 0 {
             return Ok(());
         }
-        let at = Ids::of(&self.device, &slots(places, kv.group()))?;
+        let at = Ids::of(&self.device, &slots(slices, kv.group()))?;
         self.run(&op::write_kv(&k.matrix.top(rows), &v.matrix.top(rows), &at, kv, self.cores))
     }
 
@@ -217,20 +217,20 @@ impl Backend for Tt {
         &self,
         q: &Activations,
         kv: &KvPages,
-        places: &[Place<'_>],
+        slices: &[SeqSlice<'_>],
         attention: &Attention,
         out: &mut Activations,
     ) -> Result<()> {
-        let rows = Place::total_rows(places);
+        let rows = SeqSlice::total_len(slices);
         if rows == 0 {
             return Ok(());
         }
         let Attention { heads, head_dim, scale, mask } = *attention;
         assert_eq!((head_dim, q.matrix.shape().1), (kv.head_dim(), heads * head_dim), "heads");
         // Programs are compiled for the room that there is: powers of two are few.
-        let room = Segments::count(places, mask, op::PIECE_PAGES).next_power_of_two();
+        let room = Segments::count(slices, mask, op::PIECE_PAGES).next_power_of_two();
         let mut segments = Segments::new(&self.device, room, op::PIECE_PAGES)?;
-        segments.write(places, kv.group(), mask)?;
+        segments.write(slices, kv.group(), mask)?;
         let (q, out) = (q.matrix.top(rows), out.matrix.top(rows));
         let partials = op::attend_partials(&q, kv, &segments)?;
         let plans = op::attend(&q, kv, &segments, &partials, scale, &out, self.cores);
@@ -249,7 +249,7 @@ impl Backend for Tt {
         self.on_two(Binary::Add, x, rows, y)
     }
 
-    fn scale_cap(
+    fn scale_softcap(
         &self,
         x: &mut Activations,
         rows: usize,
@@ -264,30 +264,30 @@ impl Backend for Tt {
         self.run(&op::unary(operation, &x, &x, self.cores))
     }
 
-    fn pick(
+    fn sample(
         &self,
         scores: &Activations,
-        rows: &[PickRow<'_>],
-        out: &mut Vec<Picked>,
+        rows: &[SampleRow<'_>],
+        out: &mut Vec<Sampled>,
     ) -> Result<()> {
         let Some(end) = rows.iter().map(|row| row.row + 1).max() else { return Ok(()) };
         if rows.iter().all(is_largest) {
             let columns = self.largest(scores, end)?;
-            let token = |row: &PickRow<'_>| Token(columns[row.row]);
-            let picked = |row| Picked { token: token(row), logprob: 0.0, top: Vec::new() };
+            let token = |row: &SampleRow<'_>| Token(columns[row.row]);
+            let picked = |row| Sampled { token: token(row), logprob: 0.0, top: Vec::new() };
             out.extend(rows.iter().map(picked));
             return Ok(());
         }
         let first = rows.iter().map(|row| row.row).min().unwrap_or(end);
         let (read, cols) = (scores.matrix.read_rows(first..end)?, scores.matrix.shape().1);
-        let scores = |row: &PickRow<'_>| &read[(row.row - first) * cols..][..cols];
-        out.extend(rows.iter().map(|row| sampler::pick(scores(row), row)));
+        let scores = |row: &SampleRow<'_>| &read[(row.row - first) * cols..][..cols];
+        out.extend(rows.iter().map(|row| sampler::sample(scores(row), row)));
         Ok(())
     }
 }
 
 /// Whether the largest score is all that is asked for.
-pub(super) fn is_largest(row: &PickRow<'_>) -> bool {
+pub(super) fn is_largest(row: &SampleRow<'_>) -> bool {
     let Sampling { temperature, seed, .. } = *row.sampling;
     let plain = Sampling { temperature, seed, ..Sampling::default() };
     temperature == 0.0 && *row.sampling == plain && row.mask.is_none() && row.logprobs.is_none()

@@ -1,7 +1,7 @@
 //! The backend on a device that keeps bytes and computes nothing.
 
 use muse_core::contract::{
-    Backend, History, KvShape, KvType, PageCopy, PageGroup, PickRow, Sampling, TensorInfo, Token,
+    Backend, BlockCopy, History, KvGroup, KvShape, KvType, SampleRow, Sampling, TensorInfo, Token,
     WeightSource, WeightView,
 };
 use muse_core::quant::Format;
@@ -14,7 +14,10 @@ use crate::fake;
 
 fn tt() -> Tt {
     let device = Device::open(fake::library(), fake::tests::OPTIONS).unwrap();
-    Tt::on(&device, TtOptions { device: fake::tests::OPTIONS, mix: Some(Mix::Bfp4), positions: 8 })
+    Tt::on(
+        &device,
+        TtOptions { device: fake::tests::OPTIONS, mix: Some(BfpPolicy::Bfp4), positions: 8 },
+    )
 }
 
 #[test]
@@ -59,19 +62,19 @@ fn matrices_get_the_format_of_their_part() {
 #[test]
 fn saved_pages_come_back_and_too_few_bytes_are_told() {
     let tt = tt();
-    let (group, kind) = (PageGroup::Full, KvType::Bf16);
-    let shape = KvShape { group, pages: 3, kv_heads: 2, head_dim: 32, kind };
+    let (group, kind) = (KvGroup::Full, KvType::Bf16);
+    let shape = KvShape { group, blocks: 3, kv_heads: 2, head_dim: 32, kind };
     let mut kv = tt.alloc_kv(shape).unwrap();
     let values: Vec<f32> = (0..3 * 2 * 64 * 32).map(|i| (i % 200) as f32).collect();
     let other: Vec<f32> = values.iter().map(|x| -x).collect();
     kv.write(&values, &other).unwrap();
     let (mut saved, before) = (Vec::new(), fake::log().moved);
-    tt.save_page(&kv, 1, &mut saved).unwrap();
-    assert_eq!(saved.len(), shape.page_bytes());
+    tt.save_block(&kv, 1, &mut saved).unwrap();
+    assert_eq!(saved.len(), shape.block_bytes());
     assert_eq!(fake::log().moved - before, saved.len() as u64, "no other page is read");
     kv.write(&vec![0.0; values.len()], &vec![0.0; values.len()]).unwrap();
     let (mut bytes, before) = (&saved[..], fake::log().moved);
-    tt.load_page(&mut kv, 2, &mut bytes).unwrap();
+    tt.load_block(&mut kv, 2, &mut bytes).unwrap();
     assert!(bytes.is_empty());
     assert_eq!(fake::log().moved - before, saved.len() as u64, "no other page is written");
     let page = values.len() / 3;
@@ -79,23 +82,24 @@ fn saved_pages_come_back_and_too_few_bytes_are_told() {
     assert_eq!(k[2 * page..], values[page..2 * page]);
     assert_eq!(v[2 * page..], other[page..2 * page]);
     assert!(k[..2 * page].iter().chain(&v[..2 * page]).all(|x| *x == 0.0));
-    let error = tt.load_page(&mut kv, 2, &mut &saved[1..]).unwrap_err();
+    let error = tt.load_block(&mut kv, 2, &mut &saved[1..]).unwrap_err();
     assert!(error.to_string().contains("delete the saved pages"), "{error}");
 }
 
 #[test]
 fn pages_are_copied_on_the_device() {
     let tt = tt();
-    let (group, kind) = (PageGroup::Full, KvType::Bf16);
-    let mut kv = tt.alloc_kv(KvShape { group, pages: 3, kv_heads: 2, head_dim: 32, kind }).unwrap();
-    let copies = [PageGroup::Full, PageGroup::Window].map(|group| PageCopy {
+    let (group, kind) = (KvGroup::Full, KvType::Bf16);
+    let mut kv =
+        tt.alloc_kv(KvShape { group, blocks: 3, kv_heads: 2, head_dim: 32, kind }).unwrap();
+    let copies = [KvGroup::Full, KvGroup::Window].map(|group| BlockCopy {
         group,
         from: 2,
         to: 0,
-        rows: 5,
+        positions: 5,
     });
     let before = fake::log();
-    tt.copy_pages(&mut kv, &copies).unwrap();
+    tt.copy_blocks(&mut kv, &copies).unwrap();
     let after = fake::log();
     assert_eq!(after.runs - before.runs, 4, "each head of K and of V, and nothing of the others");
     // The numbers of the rows are all that the host sends.
@@ -118,7 +122,7 @@ fn what_is_not_merely_the_largest_is_drawn_from_scores() {
     let row: Vec<f32> = (0..80).map(|i| if i == 47 { 9.0 } else { 0.0 }).collect();
     tt.write(&mut scores, 0, &row).unwrap();
     let (sampling, history) = (Sampling::default(), History::default());
-    let pick = PickRow {
+    let pick = SampleRow {
         row: 1,
         sampling: &sampling,
         history: &history,
@@ -128,9 +132,9 @@ fn what_is_not_merely_the_largest_is_drawn_from_scores() {
         logprobs: Some(1),
     };
     let mut picked = Vec::new();
-    tt.pick(&scores, &[pick], &mut picked).unwrap();
+    tt.sample(&scores, &[pick], &mut picked).unwrap();
     assert_eq!((picked[0].token, picked[0].top.len()), (Token(7), 1));
-    assert!(is_largest(&PickRow { logprobs: None, ..pick }) && !is_largest(&pick));
+    assert!(is_largest(&SampleRow { logprobs: None, ..pick }) && !is_largest(&pick));
 }
 
 #[test]
@@ -149,7 +153,7 @@ fn matrices_from_the_cache_are_those_that_would_be_converted() {
     let tt = tt();
     let want = bytes(&tt);
     let cache = || WeightCache::open(place.path(), &source, 1, NO_PROGRESS).unwrap();
-    let of = |tensor: &TensorInfo| Mix::Bfp4.format(&tensor.name);
+    let of = |tensor: &TensorInfo| BfpPolicy::Bfp4.format(&tensor.name);
     cache().fill(&source, &of, 1, NO_PROGRESS).unwrap();
     let tt = tt.with_cache(cache());
     assert_eq!(bytes(&tt), want);

@@ -66,7 +66,7 @@ fn compute(source: &'static str, constants: Vec<u32>, defines: Vec<&'static str>
 
 #[cfg(test)]
 mod tests {
-    use muse_core::contract::{KvShape, KvType, PageGroup, Rope};
+    use muse_core::contract::{KvGroup, KvShape, KvType, Rope};
 
     use super::*;
     use crate::fake;
@@ -86,8 +86,8 @@ mod tests {
         let table = Table::of(&device, &vec![0.0; 6656], 6656).unwrap();
         let rope_of = Rope { head_dim: 128, theta: 5e5 };
         let rotations = Rotations::new(&device, &rope_of, 8).unwrap();
-        let (kind, group) = (KvType::Bf16, PageGroup::Full);
-        let shape = KvShape { group, pages: 1, kv_heads: 2, head_dim: 128, kind };
+        let (kind, group) = (KvType::Bf16, KvGroup::Full);
+        let shape = KvShape { group, blocks: 1, kv_heads: 2, head_dim: 128, kind };
         let pages = KvPages::new(&device, shape).unwrap();
         let (small, long) = (ids(32), ids(576));
         let used = |plan: &dyn Fn(Cores) -> Plan| {

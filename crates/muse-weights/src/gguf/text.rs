@@ -41,7 +41,7 @@ pub(super) fn spec(keys: Keys<'_>, vocab_rows: Option<usize>) -> Result<TextSpec
         post_norm_eps: POST_NORM_EPS,
         rope_theta: keys.optional_positive("rope.freq_base_swa", 1e12)?.unwrap_or(theta),
         logit_scale,
-        logit_cap: keys.softcap("final_logit_softcapping")?,
+        logit_softcap: keys.softcap("final_logit_softcapping")?,
         max_positions: keys.size("context_length", max::POSITIONS)?,
         image_token: None,
     })

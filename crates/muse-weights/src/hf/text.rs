@@ -29,7 +29,7 @@ pub(super) fn spec(section: &Object) -> Result<TextSpec> {
         post_norm_eps: section.positive("post_norm_eps", 1.0)?,
         rope_theta: section.rope_theta(&["default"])?,
         logit_scale: section.positive("output_multiplier", 1e6)?,
-        logit_cap: section.softcap("final_logit_softcapping")?,
+        logit_softcap: section.softcap("final_logit_softcapping")?,
         max_positions: section.size("max_position_embeddings", max::POSITIONS)?,
         image_token: None,
     })

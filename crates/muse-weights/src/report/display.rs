@@ -66,7 +66,7 @@ fn write_text(f: &mut fmt::Formatter<'_>, spec: &TextSpec) -> fmt::Result {
         spec.vocab,
         spec.max_positions,
     )?;
-    let softcap = spec.logit_cap.map_or("none".to_owned(), |softcap| softcap.to_string());
+    let softcap = spec.logit_softcap.map_or("none".to_owned(), |softcap| softcap.to_string());
     writeln!(
         f,
         "              norm eps {:e} / {:e}, rope theta {}, logit scale {}, softcap {softcap}",

@@ -173,7 +173,7 @@ impl GgufKeys {
         let sliding: Vec<bool> = spec.layers.iter().map(|layer| layer.window.is_some()).collect();
         self.set(&format!("{TEXT}.attention.sliding_window_pattern"), &sliding[..]);
         self.set(&format!("{TEXT}.logit_scale"), &spec.logit_scale);
-        let softcap = spec.logit_cap.unwrap_or(0.0);
+        let softcap = spec.logit_softcap.unwrap_or(0.0);
         self.set(&format!("{TEXT}.final_logit_softcapping"), &softcap);
         Ok(())
     }

@@ -44,7 +44,7 @@ fn target_folders_give_text_and_vision() {
         let text = spec.text.as_ref().expect("a text model");
         assert_eq!((text.hidden, text.vocab, text.layers.len()), (hidden, 1024, 8));
         assert_eq!((text.norm_eps, text.post_norm_eps), (1e-5, 1e-8));
-        assert_eq!((text.rope_theta, text.logit_cap), (500_000.0, Some(20.0)));
+        assert_eq!((text.rope_theta, text.logit_softcap), (500_000.0, Some(20.0)));
         assert_eq!(text.image_token, Some(988));
         let full = LayerSpec { window: None, rope: false };
         let full_at = |layer: &usize| text.layers[*layer] == full;

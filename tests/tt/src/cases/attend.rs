@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Attention, Backend, KvShape, KvType, Mask, PAGE_TOKENS, PageGroup, Place,
+    Attention, Backend, KV_BLOCK_SIZE, KvGroup, KvShape, KvType, Mask, SeqSlice,
 };
 use muse_core::quant::tile::SIDE;
 use muse_tt::{KvPages, Segments, op};
 
 use crate::lane::Needs;
 
-use super::sequence::{Sequence, places};
+use super::sequence::{Sequence, slices};
 use super::{Bench, CANARY, Case, Due, Kind, On, Outcome, TILE_PRODUCT, case, values};
 
 /// What rows of ended sequences may have left in the pages of a running one.
@@ -49,7 +49,7 @@ type Readers = [u64; 3];
 pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
     let (all, window) = (Mask::Causal { window: None }, Mask::Causal { window: Some(100) });
     let (near, narrow) = (Mask::Causal { window: Some(32) }, Mask::Causal { window: Some(30) });
-    let block = |reach| Mask::Block { reach };
+    let block = |reach| Mask::DraftBlock { reach };
     let named: [(&str, Runs, Heads, Mask, Readers); 18] = [
         ("least", SHORT, LEAST, narrow, [1, 1, 1]),
         ("grouped", SHARED, GROUPED, all, [1, 2, 2]),
@@ -108,12 +108,12 @@ fn sized(
 /// A store's rows of K or V, page by page: values where the sequences have rows, stale ones behind
 /// them, and no numbers in the pages of others and of the last sequence.
 fn stored(sequences: &[Sequence], pages: usize, width: usize, seed: u32) -> Vec<f32> {
-    let mut rows = vec![f32::NAN; pages * PAGE_TOKENS * width];
+    let mut rows = vec![f32::NAN; pages * KV_BLOCK_SIZE * width];
     let fresh = values(rows.len(), seed);
     let sound = &sequences[..sequences.len() - 1];
     for page in sound.iter().flat_map(Sequence::pages) {
-        let first = *page as usize * PAGE_TOKENS * width;
-        rows[first..first + PAGE_TOKENS * width].fill(STALE);
+        let first = *page as usize * KV_BLOCK_SIZE * width;
+        rows[first..first + KV_BLOCK_SIZE * width].fill(STALE);
     }
     for slot in sound.iter().flat_map(Sequence::slots) {
         let row = slot * width..(slot + 1) * width;
@@ -124,7 +124,7 @@ fn stored(sequences: &[Sequence], pages: usize, width: usize, seed: u32) -> Vec<
 
 /// The same as the device lays it out: `[page, head, 64, head_dim]`.
 fn by_head(rows: &[f32], dim: usize, width: usize) -> Vec<f32> {
-    let pages = rows.chunks_exact(PAGE_TOKENS * width);
+    let pages = rows.chunks_exact(KV_BLOCK_SIZE * width);
     let heads = pages.flat_map(|page| {
         (0..width / dim).flat_map(move |head| {
             page.chunks_exact(width).flat_map(move |row| &row[head * dim..(head + 1) * dim])
@@ -136,23 +136,23 @@ fn by_head(rows: &[f32], dim: usize, width: usize) -> Vec<f32> {
 /// The least is every query once, K and V that a sequence sees once, products of scores and of values,
 /// and every result once. Beyond it are what the kernel computes along, and what cores that work at
 /// once read for themselves.
-fn attention_due(due: &mut Due, setting: &Setting, places: &[Place<'_>], readers: u64) {
+fn attention_due(due: &mut Due, setting: &Setting, slices: &[SeqSlice<'_>], readers: u64) {
     let (dim, heads) = (setting.shape.head_dim as u64, setting.attention.heads as u64);
     let kv_heads = setting.shape.kv_heads as u64;
-    let (page, most) = (PAGE_TOKENS as u32, setting.piece_pages as u32);
-    let (tiles, page_bytes) = (dim / SIDE as u64, 2 * 2 * u64::from(page) * dim);
-    let total: usize = places.iter().map(|place| place.rows).sum();
+    let (page, most) = (KV_BLOCK_SIZE as u32, setting.piece_pages as u32);
+    let (tiles, block_bytes) = (dim / SIDE as u64, 2 * 2 * u64::from(page) * dim);
+    let total: usize = slices.iter().map(|slice| slice.len).sum();
     let query = 2 * SIDE as u64 * heads * dim;
     due.read += total.div_ceil(SIDE) as u64 * query;
     due.written += 2 * total as u64 * heads * dim;
     let (mut row, mut queries) = (0, 0);
-    for place in places {
+    for slice in slices {
         let pages_of = |rows: Range<u32>| {
-            let seen = |position| setting.attention.mask.visible(place, position);
+            let seen = |position| setting.attention.mask.visible(slice, position);
             seen(rows.start).start / page..seen(rows.end - 1).end.div_ceil(page)
         };
-        let mut left = place.start..place.start + place.rows as u32;
-        let once = kv_heads * pages_of(left.clone()).len() as u64 * page_bytes;
+        let mut left = slice.start..slice.start + slice.len as u32;
+        let once = kv_heads * pages_of(left.clone()).len() as u64 * block_bytes;
         due.read += once;
         let mut read = 0;
         while !left.is_empty() {
@@ -161,7 +161,7 @@ fn attention_due(due: &mut Due, setting: &Setting, places: &[Place<'_>], readers
             let pieces = u64::from(seen.end.div_ceil(most) - seen.start / most);
             let pages = seen.len() as u64;
             queries += pieces;
-            read += readers * kv_heads * pages * page_bytes;
+            read += readers * kv_heads * pages * block_bytes;
             due.products += heads * pages * 4 * tiles * TILE_PRODUCT;
             let mut along = 6 * pages + 2 * (pages - pieces);
             if pieces > 1 {
@@ -203,9 +203,9 @@ impl Setting {
         let (heads, kv_heads, head_dim) = heads;
         let runs = [runs, &[(40, 1)]].concat();
         let ends = runs.iter().map(|(start, rows)| *start as usize + rows);
-        let pages = ends.map(|end| end.div_ceil(PAGE_TOKENS)).sum::<usize>() + 3;
-        let (group, kind) = (PageGroup::Full, KvType::Bf16);
-        let shape = KvShape { group, pages, kv_heads, head_dim, kind };
+        let pages = ends.map(|end| end.div_ceil(KV_BLOCK_SIZE)).sum::<usize>() + 3;
+        let (group, kind) = (KvGroup::Full, KvType::Bf16);
+        let shape = KvShape { group, blocks: pages, kv_heads, head_dim, kind };
         let attention = Attention { heads, head_dim, scale: 3.87 / (head_dim as f32).sqrt(), mask };
         let sequences = Sequence::all(&runs, pages);
         let rows = runs.iter().map(|(_, rows)| rows).sum::<usize>() - 1;
@@ -240,16 +240,16 @@ impl Setting {
 impl Bench {
     fn attend(&mut self, setting: &Setting, on: On) -> Result<Outcome> {
         let Setting { shape, attention, sequences, .. } = setting;
-        let places = places(sequences);
+        let slices = slices(sequences);
         let store = self.store(setting)?;
-        let got = self.attended(setting, &store, &places, &setting.q, on)?;
+        let got = self.attended(setting, &store, &slices, &setting.q, on)?;
 
         let (width, cols) = (setting.width(), setting.cols());
         let mut kv = self.cpu.alloc_kv(*shape)?;
         let (k, v) = (self.on_cpu(&setting.k, width)?, self.on_cpu(&setting.v, width)?);
-        self.cpu.write_kv(&mut kv, &[Sequence::of_all(shape.pages).place()], &k, &v)?;
+        self.cpu.write_kv(&mut kv, &[Sequence::of_all(shape.blocks).slice()], &k, &v)?;
         let mut want = self.cpu.alloc(setting.rows + 1, cols)?;
-        self.cpu.attend(&self.on_cpu(&setting.q, cols)?, &kv, &places, attention, &mut want)?;
+        self.cpu.attend(&self.on_cpu(&setting.q, cols)?, &kv, &slices, attention, &mut want)?;
         let sound = setting.rows * cols;
         // Weights of keys are rounded before they are multiplied.
         let outcome = Outcome::near(&got[..sound], &self.of_cpu(&want, sound)?).rounded(2);
@@ -260,18 +260,18 @@ impl Bench {
     fn attend_alone(&mut self, setting: &Setting, on: On) -> Result<Outcome> {
         let cols = setting.cols();
         let store = self.store(setting)?;
-        let together = places(&setting.sequences);
+        let together = slices(&setting.sequences);
         let got = self.attended(setting, &store, &together, &setting.q, on)?;
-        let rows = together.iter().flat_map(|place| {
-            (place.start..place.start + place.rows as u32).map(|start| Place {
+        let rows = together.iter().flat_map(|slice| {
+            (slice.start..slice.start + slice.len as u32).map(|start| SeqSlice {
                 start,
-                rows: 1,
-                ..*place
+                len: 1,
+                ..*slice
             })
         });
         let mut want = Vec::new();
-        for (place, q) in rows.zip(setting.q.chunks_exact(cols)).take(setting.rows) {
-            want.extend_from_slice(&self.attended(setting, &store, &[place], q, on)?[..cols]);
+        for (slice, q) in rows.zip(setting.q.chunks_exact(cols)).take(setting.rows) {
+            want.extend_from_slice(&self.attended(setting, &store, &[slice], q, on)?[..cols]);
         }
         Ok(Outcome::exact(&got[..setting.rows * cols], &want))
     }
@@ -288,16 +288,16 @@ impl Bench {
         &mut self,
         setting: &Setting,
         store: &KvPages,
-        places: &[Place<'_>],
+        slices: &[SeqSlice<'_>],
         q: &[f32],
         on: On,
     ) -> Result<Vec<f32>> {
         let Setting { shape, attention, .. } = setting;
         let (device, cols) = (self.programs.device(), setting.cols());
         // Room for one more, which is not in use.
-        let room = Segments::count(places, attention.mask, setting.piece_pages) + 1;
+        let room = Segments::count(slices, attention.mask, setting.piece_pages) + 1;
         let mut segments = Segments::new(device, room, setting.piece_pages)?;
-        segments.write(places, shape.group, attention.mask)?;
+        segments.write(slices, shape.group, attention.mask)?;
         // The queries of nobody are no numbers.
         let mut filled = q.to_vec();
         filled.resize((q.len() / cols).next_multiple_of(SIDE) * cols, f32::NAN);
@@ -308,7 +308,7 @@ impl Bench {
             self.programs.run(&plan, true)?;
         }
         let readers = setting.readers[on as usize];
-        attention_due(&mut self.due, setting, places, readers);
+        attention_due(&mut self.due, setting, slices, readers);
         let units = readers * shape.kv_heads as u64;
         self.due.read += segments.bytes();
         self.due.cores = on.busy(self, room * units as usize);

@@ -1,12 +1,12 @@
 //! The paged store of K and V.
 
 use muse_core::Result;
-use muse_core::contract::{Backend, KvShape, KvType, PAGE_TOKENS, PageGroup};
+use muse_core::contract::{Backend, KV_BLOCK_SIZE, KvGroup, KvShape, KvType};
 use muse_tt::{Ids, KvPages, op, slots};
 
 use crate::lane::Needs;
 
-use super::sequence::{Sequence, places};
+use super::sequence::{Sequence, slices};
 use super::{Bench, CANARY, Case, On, Outcome, case, tiles, values};
 
 const PAGES: usize = 24;
@@ -30,19 +30,19 @@ pub(super) fn cases(on: On) -> impl Iterator<Item = Case> {
 impl Bench {
     /// Exact, and nothing else is touched.
     fn write_kv(&mut self, runs: &[(u32, usize)], dim: usize, on: On) -> Result<Outcome> {
-        let (group, kind) = (PageGroup::Window, KvType::Bf16);
-        let shape = KvShape { group, pages: PAGES, kv_heads: 2, head_dim: dim, kind };
+        let (group, kind) = (KvGroup::Window, KvType::Bf16);
+        let shape = KvShape { group, blocks: PAGES, kv_heads: 2, head_dim: dim, kind };
         let cols = shape.kv_heads * dim;
         let sequences = Sequence::all(runs, PAGES);
-        let places = places(&sequences);
+        let slices = slices(&sequences);
         // Rows of nobody fill the last tile up, and hold values too.
-        let rows = slots(&places, group).len();
+        let rows = slots(&slices, group).len();
         let (k, v) = (values(rows * cols, 13), values(rows * cols, 14));
         let device = self.programs.device();
         let mut store = KvPages::new(device, shape)?;
-        let canaries = vec![CANARY; PAGES * PAGE_TOKENS * cols];
+        let canaries = vec![CANARY; PAGES * KV_BLOCK_SIZE * cols];
         store.write(&canaries, &canaries)?;
-        let at = Ids::of(device, &slots(&places, group))?;
+        let at = Ids::of(device, &slots(&slices, group))?;
         let (a, b) = (self.on_device(&k, cols)?, self.on_device(&v, cols)?);
         let plan = op::write_kv(&a, &b, &at, &store, on.cores(self));
         self.programs.run(&plan, true)?;
@@ -53,12 +53,12 @@ impl Bench {
         let (got_k, got_v) = store.read()?;
         let mut kv = self.cpu.alloc_kv(shape)?;
         let canaries = self.on_cpu(&canaries, cols)?;
-        self.cpu.write_kv(&mut kv, &[Sequence::of_all(PAGES).place()], &canaries, &canaries)?;
-        self.cpu.write_kv(&mut kv, &places, &self.on_cpu(&k, cols)?, &self.on_cpu(&v, cols)?)?;
+        self.cpu.write_kv(&mut kv, &[Sequence::of_all(PAGES).slice()], &canaries, &canaries)?;
+        self.cpu.write_kv(&mut kv, &slices, &self.on_cpu(&k, cols)?, &self.on_cpu(&v, cols)?)?;
         let (mut want, mut got) = (Vec::new(), Vec::new());
-        let page = PAGE_TOKENS * cols;
+        let page = KV_BLOCK_SIZE * cols;
         for (number, (k, v)) in got_k.chunks(page).zip(got_v.chunks(page)).enumerate() {
-            self.cpu.save_page(&kv, number as u32, &mut want)?;
+            self.cpu.save_block(&kv, number as u32, &mut want)?;
             got.extend([k, v].concat());
         }
         let want: Vec<f32> =

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, Backend, Drafter, Head, Kept, KvType, Place, Rows, Scores, Span, Target, Token,
-    WeightSource,
+    Anchor, Backend, BatchEntry, BatchInput, ContextSlice, Drafter, EmbeddingAndLmHead, KvType,
+    LogitsRequest, SeqSlice, TargetModel, Token, WeightSource,
 };
-use muse_core::model::{Mix, Model, ModelOptions, Rounded};
+use muse_core::model::{BfpPolicy, Model, ModelOptions, RoundedWeights};
 use muse_cpu::Cpu;
 use muse_dflash::{Dflash, DflashOptions};
 use muse_testkit::nano_dir;
@@ -18,7 +18,7 @@ use muse_weights::Checkpoint;
 
 use crate::lane::Needs;
 
-use super::sequence::{Sequence, places};
+use super::sequence::{Sequence, slices};
 use super::{Bench, Case, On, Outcome, case, cpu};
 
 /// Rows of two sequences that are kept in turn, over the end of a page; blocks follow each time.
@@ -30,7 +30,7 @@ const MAX_ROWS: usize = 64;
 const BOUNDS: (f64, f32) = (0.999, 0.05);
 
 pub(super) fn cases() -> impl Iterator<Item = Case> {
-    [("bf16", None), ("bfp4", Some(Mix::Bfp4))].into_iter().map(|(name, mix)| {
+    [("bf16", None), ("bfp4", Some(BfpPolicy::Bfp4))].into_iter().map(|(name, mix)| {
         let rows = STEPS.as_flattened().iter().sum();
         let run = move |bench: &mut Bench| bench.drafts(mix);
         case(&format!("drafter_{name}"), rows, 768, On::Grid, false, Needs::Backend, run)
@@ -47,12 +47,12 @@ struct Borrowed<B: Backend> {
     scores: RefCell<Vec<f32>>,
 }
 
-impl<B: Backend> Head<B> for Borrowed<B> {
+impl<B: Backend> EmbeddingAndLmHead<B> for Borrowed<B> {
     fn embed(&self, ids: &[Token], out: &mut B::Buf) -> Result<()> {
         self.backend.embed(&self.embedding, ids, out, 0)
     }
 
-    fn unembed(&self, hidden: &B::Buf, rows: usize, scores: &mut B::Buf) -> Result<()> {
+    fn lm_head(&self, hidden: &B::Buf, rows: usize, scores: &mut B::Buf) -> Result<()> {
         self.backend.linear(hidden, rows, &mut [(&self.output, &mut *scores)])?;
         let mut read = vec![0.0; rows * self.vocab];
         self.backend.read(scores, 0, &mut read)?;
@@ -75,29 +75,33 @@ fn runs(step: usize) -> [(u32, usize); 2] {
 
 /// What the drafter reads of the large model's layers, for all rows of one sequence, then of the
 /// other. In BF16, as the device has it.
-fn taps(target: &Checkpoint, layers: &[usize]) -> Result<Vec<f32>> {
+fn captured_hidden(target: &Checkpoint, layers: &[usize]) -> Result<Vec<f32>> {
     let backend = Arc::new(cpu()?);
     let rows = [0, 1].map(|of| STEPS.iter().map(|rows| rows[of]).sum());
     let total = rows[0] + rows[1];
     let options = ModelOptions {
         kv: KvType::Bf16,
-        full_pages: PAGES,
-        window_pages: PAGES,
-        max_rows: total,
-        max_scores: 1,
-        taps: layers.to_vec(),
+        full_blocks: PAGES,
+        window_blocks: PAGES,
+        max_num_batched_tokens: total,
+        max_logits_rows: 1,
+        captured_layers: layers.to_vec(),
     };
     let mut model = Model::new(backend.clone(), target, &options, &mut |_, _| ())?;
     let (sequences, tokens) = (Sequence::all(&rows.map(|rows| (0, rows)), PAGES), tokens(total));
-    let spans: Vec<Span<'_, Cpu>> = places(&sequences)
+    let spans: Vec<BatchEntry<'_, Cpu>> = slices(&sequences)
         .into_iter()
         .zip([&tokens[..rows[0]], &tokens[rows[0]..]])
-        .map(|(place, ids)| Span { place, rows: Rows::Tokens(ids), scores: Scores::None })
+        .map(|(slice, ids)| BatchEntry {
+            slice,
+            input: BatchInput::Tokens(ids),
+            logits: LogitsRequest::None,
+        })
         .collect();
     model.forward(&spans)?;
-    let mut taps = vec![0.0; total * layers.len() * model.spec().hidden];
-    backend.read(model.taps(), 0, &mut taps)?;
-    Ok(taps.into_iter().map(|x| half::bf16::from_f32(x).to_f32()).collect())
+    let mut hidden = vec![0.0; total * layers.len() * model.spec().hidden];
+    backend.read(model.captured_hidden(), 0, &mut hidden)?;
+    Ok(hidden.into_iter().map(|x| half::bf16::from_f32(x).to_f32()).collect())
 }
 
 /// Scores of the blocks of all steps.
@@ -105,7 +109,7 @@ fn scores<B: Backend>(
     backend: B,
     source: &dyn WeightSource,
     target: &dyn WeightSource,
-    taps: &[f32],
+    captured_hidden: &[f32],
 ) -> Result<Vec<f32>> {
     let backend = Arc::new(backend);
     let spec = target.spec().text.clone().expect("a text model");
@@ -119,32 +123,32 @@ fn scores<B: Backend>(
     };
     let options = DflashOptions {
         kv: KvType::Bf16,
-        window_pages: PAGES,
+        window_blocks: PAGES,
         max_anchors: STEPS[0].len(),
-        max_rows: MAX_ROWS,
+        max_num_batched_tokens: MAX_ROWS,
     };
     let mut drafter = Dflash::new(backend.clone(), source, &spec, &options, &mut |_, _| ())?;
     let rows: usize = STEPS.as_flattened().iter().sum();
-    let mut tapped = backend.alloc(rows, taps.len() / rows)?;
-    backend.write(&mut tapped, 0, taps)?;
+    let mut tapped = backend.alloc(rows, captured_hidden.len() / rows)?;
+    backend.write(&mut tapped, 0, captured_hidden)?;
     let second: usize = STEPS.iter().map(|rows| rows[0]).sum();
     let mut guesses = vec![Vec::new(); STEPS[0].len()];
     // Pages of the last step hold all earlier ones.
     let ends = runs(STEPS.len() - 1).map(|(start, rows)| (0, start as usize + rows + 16));
     let sequences = Sequence::all(&ends, PAGES);
     for step in 0..STEPS.len() {
-        let kept: Vec<Kept<'_>> = runs(step)
+        let kept: Vec<ContextSlice<'_>> = runs(step)
             .into_iter()
-            .zip(places(&sequences))
+            .zip(slices(&sequences))
             .zip([0, second])
-            .map(|(((start, rows), place), first)| Kept {
-                place: Place { start, rows, ..place },
+            .map(|(((start, rows), slice), first)| ContextSlice {
+                slice: SeqSlice { start, len: rows, ..slice },
                 first_row: first + start as usize,
             })
             .collect();
-        drafter.absorb(&kept, &tapped)?;
-        let anchors = kept.iter().map(|Kept { place, .. }| Anchor {
-            place: Place { start: place.start + place.rows as u32, rows: 1, ..*place },
+        drafter.append_context(&kept, &tapped)?;
+        let anchors = kept.iter().map(|ContextSlice { slice, .. }| Anchor {
+            slice: SeqSlice { start: slice.start + slice.len as u32, len: 1, ..*slice },
             token: Token(7 + step as u32),
             max: drafter.width(),
         });
@@ -156,19 +160,20 @@ fn scores<B: Backend>(
 
 impl Bench {
     /// Beside exact products of equally rounded matrices.
-    fn drafts(&mut self, mix: Option<Mix>) -> Result<Outcome> {
+    fn drafts(&mut self, mix: Option<BfpPolicy>) -> Result<Outcome> {
         let device = self.programs.device().clone();
         let target = Checkpoint::open(&nano_dir().join("target"))?;
         let source = Checkpoint::open(&nano_dir().join("assistant"))?;
         let layers = &source.spec().drafter.as_ref().expect("a drafter").target_layers;
-        let taps = taps(&target, layers)?;
+        let captured_hidden = captured_hidden(&target, layers)?;
         let options = TtOptions { device: DeviceOptions::default(), mix, positions: 256 };
-        let got = scores(Tt::on(&device, options), &source, &target, &taps)?;
+        let got = scores(Tt::on(&device, options), &source, &target, &captured_hidden)?;
         let want = match mix {
-            None => scores(cpu()?, &source, &target, &taps)?,
+            None => scores(cpu()?, &source, &target, &captured_hidden)?,
             Some(mix) => {
-                let (source, target) = (Rounded::new(&source, mix), Rounded::new(&target, mix));
-                scores(cpu()?, &source, &target, &taps)?
+                let (source, target) =
+                    (RoundedWeights::new(&source, mix), RoundedWeights::new(&target, mix));
+                scores(cpu()?, &source, &target, &captured_hidden)?
             }
         };
         let (near, far) = BOUNDS;

@@ -8,7 +8,7 @@ use muse_tt::{Ids, positions};
 
 use crate::lane::Needs;
 
-use super::sequence::{Sequence, places};
+use super::sequence::{Sequence, slices};
 use super::{Bench, Case, Kind, On, Outcome, TILE_PRODUCT, case, values};
 
 /// Each width of a head, for rows that fill their tiles and for one more, and the heads of the
@@ -50,10 +50,10 @@ impl Bench {
         const POSITIONS: usize = 512;
         let (cols, rope) = (dim * heads, Rope { head_dim: dim, theta: 500_000.0 });
         let sequences = Sequence::all(&[(3, 20), (200, rows - 20)], 8);
-        let (x, places) = (values(rows * cols, 12), places(&sequences));
+        let (x, slices) = (values(rows * cols, 12), slices(&sequences));
         let device = self.programs.device();
         let rotations = Rotations::new(device, &rope, POSITIONS)?;
-        let at = Ids::of(device, &positions(&places))?;
+        let at = Ids::of(device, &positions(&slices))?;
         let a = self.on_device(&x, cols)?;
         self.programs.run(&op::rope(&a, &at, &rotations, &a, on.cores(self)), true)?;
         let down = rows.div_ceil(SIDE);
@@ -72,7 +72,7 @@ impl Bench {
             self.due.beyond(Kind::Between, a.bytes(), "turning heads of one tile");
         }
         let mut want = self.on_cpu(&x, cols)?;
-        self.cpu.rope(&mut want, &places, &rope)?;
+        self.cpu.rope(&mut want, &slices, &rope)?;
         Ok(Outcome::near(&a.read()?, &self.of_cpu(&want, rows * cols)?))
     }
 }

@@ -8,9 +8,9 @@ mod heads;
 mod matmul;
 mod model;
 mod outcome;
-mod pick;
 mod price;
 mod rows;
+mod sample;
 mod sequence;
 mod suite;
 mod trace;
@@ -115,7 +115,7 @@ pub fn all() -> Vec<Case> {
         rows::cases(on)
             .chain(matmul::cases(on))
             .chain(heads)
-            .chain(pick::cases(on))
+            .chain(sample::cases(on))
             .chain(trace::cases(on))
     };
     On::ALL.into_iter().flat_map(kinds).chain(alone()).collect()

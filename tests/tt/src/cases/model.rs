@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Backend, CheckpointSpec, GenerationDefaults, KvType, PageTable, Place, Rows, Scores, Span,
-    Target, TensorInfo, Token, Vocabulary, WeightSource, WeightView,
+    Backend, BatchEntry, BatchInput, BlockTable, CheckpointSpec, GenerationDefaults, KvType,
+    LogitsRequest, SeqSlice, TargetModel, TensorInfo, Token, Vocabulary, WeightSource, WeightView,
 };
-use muse_core::model::{Mix, Model, ModelOptions, Rounded};
+use muse_core::model::{BfpPolicy, Model, ModelOptions, RoundedWeights};
 use muse_testkit::nano_dir;
 use muse_tt::{DeviceOptions, Tt, TtOptions, smoke};
 use muse_weights::Checkpoint;
@@ -32,11 +32,12 @@ const UNROUNDED: (f64, f32) = (0.99, 0.1);
 /// Both formats, on all cores: a backend uses what there is.
 pub(super) fn cases() -> impl Iterator<Item = Case> {
     let smoke = case("smoke", 32, 32, On::One, false, Needs::Little, Bench::smoke);
-    let layers = [("bf16", None), ("bfp4", Some(Mix::Bfp4))].into_iter().map(|(name, mix)| {
-        let run = move |bench: &mut Bench| bench.layers(mix);
-        let name = format!("layers_{name}");
-        case(&name, PROMPT + BLOCK, 256, On::Grid, false, Needs::Backend, run).uncounted()
-    });
+    let layers =
+        [("bf16", None), ("bfp4", Some(BfpPolicy::Bfp4))].into_iter().map(|(name, mix)| {
+            let run = move |bench: &mut Bench| bench.layers(mix);
+            let name = format!("layers_{name}");
+            case(&name, PROMPT + BLOCK, 256, On::Grid, false, Needs::Backend, run).uncounted()
+        });
     layers.chain([smoke])
 }
 
@@ -78,30 +79,32 @@ fn outputs<B: Backend>(backend: B, source: &dyn WeightSource) -> Result<Vec<Vec<
     let backend = Arc::new(backend);
     let options = ModelOptions {
         kv: KvType::Bf16,
-        full_pages: 4,
-        window_pages: 4,
-        max_rows: PROMPT,
-        max_scores: BLOCK,
-        taps: vec![0, FULL],
+        full_blocks: 4,
+        window_blocks: 4,
+        max_num_batched_tokens: PROMPT,
+        max_logits_rows: BLOCK,
+        captured_layers: vec![0, FULL],
     };
     let mut model = Model::new(backend.clone(), source, &options, &mut |_, _| ())?;
     let hidden = model.spec().hidden;
     let tokens: Vec<Token> = (0..PROMPT + BLOCK).map(|i| Token((i * 37 % 900) as u32)).collect();
-    let pages = PageTable { full: &[2, 0, 3], window: &[1, 3, 0], window_base: 0 };
+    let pages = BlockTable { full: &[2, 0, 3], window: &[1, 3, 0], window_base: 0 };
     let mut outputs = Vec::new();
-    for (start, rows, scores) in [(0, PROMPT, Scores::Last), (PROMPT, BLOCK, Scores::All)] {
-        let place = Place { start: start as u32, rows, pages };
-        let rows_of = Rows::Tokens(&tokens[start..start + rows]);
-        model.forward(&[Span { place, rows: rows_of, scores }])?;
+    for (start, rows, scores) in
+        [(0, PROMPT, LogitsRequest::Last), (PROMPT, BLOCK, LogitsRequest::All)]
+    {
+        let slice = SeqSlice { start: start as u32, len: rows, blocks: pages };
+        let rows_of = BatchInput::Tokens(&tokens[start..start + rows]);
+        model.forward(&[BatchEntry { slice, input: rows_of, logits: scores }])?;
         let mut taps = vec![0.0; rows * 2 * hidden];
-        backend.read(model.taps(), 0, &mut taps)?;
+        backend.read(model.captured_hidden(), 0, &mut taps)?;
         for layer in 0..2 {
             let of = taps.chunks(hidden).skip(layer).step_by(2);
             outputs.push(of.flatten().copied().collect());
         }
     }
     let mut scores = vec![0.0; BLOCK * model.spec().vocab];
-    backend.read(model.scores(), 0, &mut scores)?;
+    backend.read(model.logits(), 0, &mut scores)?;
     outputs.push(scores);
     Ok(outputs)
 }
@@ -118,7 +121,7 @@ impl Bench {
     }
 
     /// All outputs, the scores included.
-    fn layers(&mut self, mix: Option<Mix>) -> Result<Outcome> {
+    fn layers(&mut self, mix: Option<BfpPolicy>) -> Result<Outcome> {
         let device = self.programs.device().clone();
         let options = TtOptions { device: DeviceOptions::default(), mix, positions: 256 };
         let source = Beginning::of_nano()?;
@@ -129,7 +132,7 @@ impl Bench {
             all.extend(pairs.map(|(got, want)| Outcome::near(got, want).within(near, far)));
         };
         if let Some(mix) = mix {
-            compare(outputs(cpu()?, &Rounded::new(&source, mix))?, BOUNDS);
+            compare(outputs(cpu()?, &RoundedWeights::new(&source, mix))?, BOUNDS);
         }
         compare(outputs(cpu()?, &source)?, if mix.is_some() { UNROUNDED } else { BOUNDS });
         Ok(Outcome::worst(all))

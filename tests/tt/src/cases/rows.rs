@@ -72,7 +72,7 @@ fn norms(shape: (usize, usize), on: On) -> impl Iterator<Item = Case> {
     })
 }
 
-/// Rows whose mean squares are ordinary, near either of [`EPS`], and 0: another one shows.
+/// BatchInput whose mean squares are ordinary, near either of [`EPS`], and 0: another one shows.
 fn rows_near_eps(rows: usize, cols: usize) -> Vec<f32> {
     let factors = [1.0, 2.0_f32.powi(-8), 2.0_f32.powi(-13), 0.0];
     let mut values = values(rows * cols, 4);
@@ -109,8 +109,10 @@ impl Bench {
         self.due.cores = on.busy(self, tiles(rows, cols));
         let mut want = self.on_cpu(&a, cols)?;
         match operation {
-            Unary::Scale(factor) => self.cpu.scale_cap(&mut want, rows, factor, None)?,
-            Unary::Cap { scale, cap } => self.cpu.scale_cap(&mut want, rows, scale, Some(cap))?,
+            Unary::Scale(factor) => self.cpu.scale_softcap(&mut want, rows, factor, None)?,
+            Unary::Cap { scale, cap } => {
+                self.cpu.scale_softcap(&mut want, rows, scale, Some(cap))?
+            }
         }
         Ok(Outcome::near(&out.read()?, &self.of_cpu(&want, rows * cols)?))
     }

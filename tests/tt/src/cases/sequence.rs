@@ -1,6 +1,6 @@
 //! Sequences over scattered pages, some of whose rows run.
 
-use muse_core::contract::{PAGE_TOKENS, PageTable, Place};
+use muse_core::contract::{BlockTable, KV_BLOCK_SIZE, SeqSlice};
 
 /// Pages of a sequence and the rows of it that run.
 pub(super) struct Sequence {
@@ -14,7 +14,7 @@ impl Sequence {
     /// one down.
     pub(super) fn all(runs: &[(u32, usize)], pages: usize) -> Vec<Self> {
         let ends = runs.iter().map(|(start, rows)| *start as usize + rows);
-        let mut wanted: Vec<usize> = ends.map(|end| end.div_ceil(PAGE_TOKENS)).collect();
+        let mut wanted: Vec<usize> = ends.map(|end| end.div_ceil(KV_BLOCK_SIZE)).collect();
         let mut taken = vec![Vec::new(); runs.len()];
         let mut free = (0..pages as u32).rev();
         while wanted.iter().any(|wanted| *wanted > 0) {
@@ -31,13 +31,14 @@ impl Sequence {
 
     /// One that has all pages in order, and all of whose rows run.
     pub(super) fn of_all(pages: usize) -> Self {
-        Self { pages: (0..pages as u32).collect(), start: 0, rows: pages * PAGE_TOKENS }
+        Self { pages: (0..pages as u32).collect(), start: 0, rows: pages * KV_BLOCK_SIZE }
     }
 
     /// Page and row in it of each of its positions up to the last that runs.
     pub(super) fn slots(&self) -> impl Iterator<Item = usize> {
         let end = self.start as usize + self.rows;
-        (0..end).map(|at| self.pages[at / PAGE_TOKENS] as usize * PAGE_TOKENS + at % PAGE_TOKENS)
+        (0..end)
+            .map(|at| self.pages[at / KV_BLOCK_SIZE] as usize * KV_BLOCK_SIZE + at % KV_BLOCK_SIZE)
     }
 
     /// Its pages.
@@ -46,13 +47,13 @@ impl Sequence {
     }
 
     /// Where its rows live; pages of both groups are the same.
-    pub(super) fn place(&self) -> Place<'_> {
-        let pages = PageTable { full: &self.pages, window: &self.pages, window_base: 0 };
-        Place { start: self.start, rows: self.rows, pages }
+    pub(super) fn slice(&self) -> SeqSlice<'_> {
+        let pages = BlockTable { full: &self.pages, window: &self.pages, window_base: 0 };
+        SeqSlice { start: self.start, len: self.rows, blocks: pages }
     }
 }
 
 /// Where the rows of all of them live.
-pub(super) fn places(sequences: &[Sequence]) -> Vec<Place<'_>> {
-    sequences.iter().map(Sequence::place).collect()
+pub(super) fn slices(sequences: &[Sequence]) -> Vec<SeqSlice<'_>> {
+    sequences.iter().map(Sequence::slice).collect()
 }

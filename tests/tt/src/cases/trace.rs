@@ -1,7 +1,7 @@
 //! Programs that are recorded once and run again for other rows.
 
 use muse_core::Result;
-use muse_core::contract::{Attention, Backend, KvShape, KvType, Mask, PageGroup, Rope};
+use muse_core::contract::{Attention, Backend, KvGroup, KvShape, KvType, Mask, Rope};
 use muse_core::quant::tile::{SIDE, TileFormat};
 use muse_cpu::Cpu;
 use muse_tt::op::{self, Rotations};
@@ -18,7 +18,7 @@ const DIM: usize = 64;
 const PAGES: usize = 4;
 const POSITIONS: usize = 256;
 const SCALE: f32 = 0.484;
-const GROUP: PageGroup = PageGroup::Window;
+const GROUP: KvGroup = KvGroup::Window;
 const MASK: Mask = Mask::Causal { window: Some(60) };
 /// Two blocks of a sequence, the second one over the end of a page, and then a shorter one.
 const STEPS: [(u32, usize); 3] = [(0, 16), (16, 32), (48, 30)];
@@ -61,13 +61,13 @@ impl Step {
     }
 
     fn refresh(&mut self, inputs: &[Vec<f32>; 3], sequence: &Sequence) -> Result<()> {
-        let places = [sequence.place()];
+        let slices = [sequence.slice()];
         self.q.write(&inputs[0])?;
         self.k.write(&inputs[1])?;
         self.v.write(&inputs[2])?;
-        self.positions.write(&positions(&places))?;
-        self.slots.write(&slots(&places, GROUP))?;
-        self.segments.write(&places, GROUP, MASK)
+        self.positions.write(&positions(&slices))?;
+        self.slots.write(&slots(&slices, GROUP))?;
+        self.segments.write(&slices, GROUP, MASK)
     }
 }
 
@@ -76,7 +76,7 @@ impl Bench {
     fn trace(&mut self, on: On) -> Result<Outcome> {
         let shape = KvShape {
             group: GROUP,
-            pages: PAGES,
+            blocks: PAGES,
             kv_heads: KV_HEADS,
             head_dim: DIM,
             kind: KvType::Bf16,
@@ -114,14 +114,14 @@ impl Bench {
         sequence: &Sequence,
         rope: &Rope,
     ) -> Result<Vec<f32>> {
-        let places = [sequence.place()];
+        let slices = [sequence.slice()];
         let attention = Attention { heads: HEADS, head_dim: DIM, scale: SCALE, mask: MASK };
         let mut q = self.on_cpu(&inputs[0], HEADS * DIM)?;
         let [k, v] = [1, 2].map(|i| self.on_cpu(&inputs[i], KV_HEADS * DIM));
         let mut out = self.cpu.alloc(SIDE, HEADS * DIM)?;
-        self.cpu.rope(&mut q, &places, rope)?;
-        self.cpu.write_kv(kv, &places, &k?, &v?)?;
-        self.cpu.attend(&q, kv, &places, &attention, &mut out)?;
+        self.cpu.rope(&mut q, &slices, rope)?;
+        self.cpu.write_kv(kv, &slices, &k?, &v?)?;
+        self.cpu.attend(&q, kv, &slices, &attention, &mut out)?;
         self.of_cpu(&out, SIDE * HEADS * DIM)
     }
 }

@@ -107,9 +107,9 @@ pub fn check(folder: &Path) -> Vec<String> {
     match Environment::read(folder) {
         Ok(environment) => {
             let paths = environment.values.iter().filter(|(name, _)| name != "MUSE_TT_LIBRARY");
-            let places =
+            let slices =
                 paths.flat_map(|(_, value)| value.split(':')).filter(|v| v.starts_with('/'));
-            lacks.extend(places.filter(|p| !Path::new(p).exists()).map(|p| advice(p.to_owned())));
+            lacks.extend(slices.filter(|p| !Path::new(p).exists()).map(|p| advice(p.to_owned())));
             let python = environment.value("WOLFPINE_PYTHON").unwrap_or_default();
             let packages = parts::simulator_lacks(Path::new(python)).into_iter();
             lacks.extend(packages.map(|package| advice(format!("the simulator's {package}"))));

@@ -99,8 +99,8 @@ pub(super) fn own() -> Option<Found> {
 
 fn own_in(root: &Path, sfpi: &Path) -> Option<Found> {
     let headers = root.join("tt_metal");
-    let library = ["build/lib", "build_Release/lib", "lib"].map(|place| root.join(place));
-    let library = library.into_iter().find(|place| place.join("libtt_metal.so").exists())?;
+    let library = ["build/lib", "build_Release/lib", "lib"].map(|slice| root.join(slice));
+    let library = library.into_iter().find(|slice| slice.join("libtt_metal.so").exists())?;
     let compiler = root.join("runtime/sfpi").exists() || sfpi.exists();
     let complete = compiler && headers.join("api/tt-metalium/host_api.hpp").exists();
     complete.then(|| Found {
@@ -273,8 +273,8 @@ mod tests {
 
     #[test]
     fn a_folder_is_made_whole_or_not_at_all() {
-        let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("part");
+        let slice = tempfile::tempdir().unwrap();
+        let folder = slice.path().join("part");
         let stop = once(&folder, |to| {
             fs::write(to.join("half"), "")?;
             bail!("interrupted")
@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn packages_of_the_machine_are_found_when_complete() {
-        let place = tempfile::tempdir().unwrap();
-        let (root, sfpi) = (place.path().join("metal"), place.path().join("sfpi"));
+        let slice = tempfile::tempdir().unwrap();
+        let (root, sfpi) = (slice.path().join("metal"), slice.path().join("sfpi"));
         fs::create_dir_all(root.join("tt_metal/api/tt-metalium")).unwrap();
         fs::create_dir_all(root.join("lib")).unwrap();
         fs::write(root.join("tt_metal/api/tt-metalium/host_api.hpp"), "").unwrap();
@@ -344,10 +344,10 @@ mod tests {
 
     #[test]
     fn packages_of_another_version_are_lacking() {
-        let place = tempfile::tempdir().unwrap();
-        let python = place.path().join("python/bin/python");
+        let slice = tempfile::tempdir().unwrap();
+        let python = slice.path().join("python/bin/python");
         assert_eq!(simulator_lacks(&python).len(), pinned().count());
-        let packages = place.path().join("python/lib/python3.12/site-packages");
+        let packages = slice.path().join("python/lib/python3.12/site-packages");
         for (at, pinned) in pinned().enumerate() {
             let pinned = if at == 1 { pinned.replace("==", "==9") } else { pinned.to_owned() };
             let folder = packages.join(format!("{}.dist-info", pinned.replace("==", "-")));
@@ -359,10 +359,10 @@ mod tests {
 
     #[test]
     fn a_library_without_an_archive_is_refused() {
-        let place = tempfile::tempdir().unwrap();
-        let library = place.path().join("libtt.so");
+        let slice = tempfile::tempdir().unwrap();
+        let library = slice.path().join("libtt.so");
         fs::write(&library, [&[1, 2, 3][..], &ZSTD, &[0; 64]].concat()).unwrap();
-        let error = unpack_tree(&library, place.path()).unwrap_err();
+        let error = unpack_tree(&library, slice.path()).unwrap_err();
         assert!(error.to_string().contains("no archive"), "{error}");
     }
 }

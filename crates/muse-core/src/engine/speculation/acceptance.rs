@@ -1,52 +1,52 @@
-//! How likely a guess is right, by its place in the block.
+//! How likely a draft is right, by its place in the block.
 
-/// Chance of a guess nobody has tried: hopeful, so that it is tried.
+/// Chance of a draft nobody has tried: hopeful, so that it is tried.
 pub(super) const HOPE: f32 = 0.8;
-/// Trials that what is usual counts for, at a place and for all places together.
+/// Trials that what is usual counts for, at a place and for all slices together.
 const WEIGHT: f32 = 1.0;
 const COMMON: f32 = 4.0;
 /// The most that is expected of a place nobody has tried.
 const MOST: f32 = 0.99;
 
-/// Guesses kept and tried at each place of a block, the older the less they count.
+/// Draft tokens kept and tried at each place of a block, the older the less they count.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Acceptance {
-    places: Vec<(f32, f32)>,
+    slices: Vec<(f32, f32)>,
     memory: f32,
 }
 
 impl Acceptance {
     /// Nothing tried yet. Each verify makes the earlier ones count `memory` times as much.
     pub(super) fn new(width: usize, memory: f32) -> Self {
-        Self { places: vec![(0.0, 0.0); width], memory }
+        Self { slices: vec![(0.0, 0.0); width], memory }
     }
 
-    /// A verify of `guesses` guesses kept the first `kept`.
-    pub(super) fn learn(&mut self, guesses: usize, kept: usize) {
-        let tried = guesses.min(kept + 1).min(self.places.len());
-        for (i, (right, tries)) in self.places[..tried].iter_mut().enumerate() {
+    /// A verify of `drafts` drafts kept the first `kept`.
+    pub(super) fn learn(&mut self, drafts: usize, kept: usize) {
+        let tried = drafts.min(kept + 1).min(self.slices.len());
+        for (i, (right, tries)) in self.slices[..tried].iter_mut().enumerate() {
             *right = *right * self.memory + f32::from(u8::from(i < kept));
             *tries = *tries * self.memory + 1.0;
         }
     }
 
-    /// Chance that the guess at `place` is right when those before it are, `usual` being that of
+    /// Chance that the draft at `place` is right when those before it are, `usual` being that of
     /// other requests.
-    pub(super) fn chance(&self, place: usize, usual: Option<&Acceptance>) -> f32 {
-        let expected = |place| usual.map_or(HOPE, |usual| usual.chance(place, None));
-        let (right, tries) = self.places[place];
+    pub(super) fn chance(&self, slice: usize, usual: Option<&Acceptance>) -> f32 {
+        let expected = |slice| usual.map_or(HOPE, |usual| usual.chance(slice, None));
+        let (right, tries) = self.slices[slice];
         // A request that does better than others where it was tried will do so further on: else one
         // that begins with short drafts would never find out that long ones pay.
         let lift = usual.map_or(1.0, |_| self.lift(expected));
-        (right + WEIGHT * (lift * expected(place)).min(MOST)) / (tries + WEIGHT)
+        (right + WEIGHT * (lift * expected(slice)).min(MOST)) / (tries + WEIGHT)
     }
 
-    /// How many times as many guesses were right as `expected`.
+    /// How many times as many drafts were right as `expected`.
     fn lift(&self, expected: impl Fn(usize) -> f32) -> f32 {
-        let sums = self.places.iter().enumerate().fold((COMMON, COMMON), |sums, (place, own)| {
+        let sums = self.slices.iter().enumerate().fold((COMMON, COMMON), |sums, (slice, own)| {
             let (right, tries) = *own;
             // Places nobody reached are the most of them.
-            let usual = if tries > 0.0 { tries * expected(place) } else { 0.0 };
+            let usual = if tries > 0.0 { tries * expected(slice) } else { 0.0 };
             (sums.0 + right, sums.1 + usual)
         });
         sums.0 / sums.1
@@ -62,7 +62,7 @@ mod tests {
         let mut acceptance = Acceptance::new(4, 0.99);
         assert_eq!(acceptance.chance(0, None), HOPE);
         for i in 0..400 {
-            // Three of four first guesses right, then half of the second; no third.
+            // Three of four first drafts right, then half of the second; no third.
             acceptance.learn(3, [0, 1, 2, 1][i % 4].min(2));
         }
         assert!((acceptance.chance(0, None) - 0.75).abs() < 0.03);

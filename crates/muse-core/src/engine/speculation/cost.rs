@@ -16,12 +16,12 @@ const STALE: u64 = 256;
 
 /// Measured cost of a step. Times are in seconds.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Cost {
+pub(in crate::engine) struct StepCost {
     passes: Curve,
     drafts: Curve,
 }
 
-impl Cost {
+impl StepCost {
     pub(super) fn new() -> Self {
         Self { passes: Curve::new(), drafts: Curve::new() }
     }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_stands_still_measures_nothing() {
-        let mut cost = Cost::new();
+        let mut cost = StepCost::new();
         cost.measure(4, Duration::ZERO, 1, Duration::ZERO);
         assert!(!cost.is_known() && !cost.knows(9));
         (0..2).for_each(|_| cost.measure(4, ms(8), 1, ms(3)));

@@ -1,65 +1,65 @@
-//! How many guesses each sequence gets: the lengths that are expected to give most tokens a second,
+//! How many drafts each sequence gets: the lengths that are expected to give most tokens a second,
 //! by measured time of steps and by what was kept so far; none where drafting was seen not to pay.
 
 mod acceptance;
+mod controller;
 mod cost;
-mod floor;
-mod governor;
+mod threshold;
 
 use std::time::Duration;
 
-use super::seq::Seq;
+use super::seq::Sequence;
 use acceptance::{Acceptance, HOPE};
-use cost::Cost;
-use floor::Floor;
-use governor::{Governor, MARGIN};
+use controller::{DraftController, MARGIN};
+use cost::StepCost;
+use threshold::ConfidenceThreshold;
 
 /// What earlier verifies count for, of one request and of all.
 const MEMORY: (f32, f32) = (0.95, 0.98);
-/// More guesses must promise this much more.
+/// More drafts must promise this much more.
 const WORTH: f64 = 1.0 + 1e-6;
 
 /// How many times the usual time of a step counts at most.
 const DISTURBED: f64 = 1.5;
 /// Rows that a prompt may run in a step, however long it takes.
-const LEAST_ROWS: usize = 16;
+const MIN_PREFILL_TOKENS: usize = 16;
 
 /// What an engine knows about drafting.
 pub(super) struct Speculation {
-    cost: Cost,
+    cost: StepCost,
     usual: Acceptance,
 }
 
 /// What a request taught about drafting.
-pub(super) struct Pace {
+pub(super) struct DraftStats {
     acceptance: Acceptance,
-    governor: Governor,
-    floor: Floor,
-    /// Of the guesses on offer, before the floor cut them.
+    controller: DraftController,
+    threshold: ConfidenceThreshold,
+    /// Of the drafts on offer, before the threshold cut them.
     confidences: Vec<f32>,
-    /// Length being tried, its gain by one guess more, and the best length.
+    /// Length being tried, its gain by one draft more, and the best length.
     trial: (usize, f64),
     best: usize,
 }
 
-impl Pace {
+impl DraftStats {
     pub(super) fn new(width: usize) -> Self {
         Self {
             acceptance: Acceptance::new(width, MEMORY.0),
-            governor: Governor::new(),
-            floor: Floor::default(),
+            controller: DraftController::new(),
+            threshold: ConfidenceThreshold::default(),
             confidences: Vec::with_capacity(width),
             trial: (0, 0.0),
             best: 0,
         }
     }
 
-    /// Takes the guesses on offer in. Returns how many are confident enough.
+    /// Takes the drafts on offer in. Returns how many are confident enough.
     pub(super) fn offer(&mut self, confidences: impl Iterator<Item = f32>) -> usize {
-        let floor = self.floor.choose();
+        let threshold = self.threshold.choose();
         self.confidences.clear();
         self.confidences.extend(confidences);
-        self.confidences.iter().take_while(|c| **c >= floor).count()
+        self.confidences.iter().take_while(|c| **c >= threshold).count()
     }
 }
 
@@ -76,77 +76,82 @@ pub(super) struct Base {
 
 impl Speculation {
     pub(super) fn new(width: usize) -> Self {
-        Self { cost: Cost::new(), usual: Acceptance::new(width, MEMORY.1) }
+        Self { cost: StepCost::new(), usual: Acceptance::new(width, MEMORY.1) }
     }
 
     /// Rows up to `most` that can be added to `base` in a pass of `time`.
     pub(super) fn rows_within(&self, base: usize, most: usize, time: Duration) -> usize {
         let fits = |rows: &usize| self.cost.expect(base + rows, 0) <= time.as_secs_f64();
-        let smaller = |rows: &usize| (*rows > LEAST_ROWS).then(|| (rows * 7 / 8).max(LEAST_ROWS));
+        let smaller = |rows: &usize| {
+            (*rows > MIN_PREFILL_TOKENS).then(|| (rows * 7 / 8).max(MIN_PREFILL_TOKENS))
+        };
         let mut rows = std::iter::successors(Some(most), smaller);
-        rows.find(fits).unwrap_or(most.min(LEAST_ROWS))
+        rows.find(fits).unwrap_or(most.min(MIN_PREFILL_TOKENS))
     }
 
-    /// Chances multiply: the guess at `place` counts only when those before it are right.
-    fn chance(&self, pace: &Pace, place: usize) -> f64 {
-        f64::from(pace.acceptance.chance(place, Some(&self.usual)))
+    /// Chances multiply: the draft at `place` counts only when those before it are right.
+    fn chance(&self, draft_stats: &DraftStats, slice: usize) -> f64 {
+        f64::from(draft_stats.acceptance.chance(slice, Some(&self.usual)))
     }
 
     /// Lowers `room` of the adaptive sequences to what pays, `budget` in all.
-    pub(super) fn share_out(&self, seqs: &mut [Seq], base: Base, budget: usize) {
-        for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.room > 0) {
-            if !seq.pace.governor.allows() {
-                seq.room = 0;
+    pub(super) fn share_out(&self, seqs: &mut [Sequence], base: Base, budget: usize) {
+        for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.draft_budget > 0) {
+            if !seq.draft_stats.controller.allows() {
+                seq.draft_budget = 0;
             }
-            seq.pace.trial = (0, self.chance(&seq.pace, 0));
-            seq.pace.best = 0;
+            seq.draft_stats.trial = (0, self.chance(&seq.draft_stats, 0));
+            seq.draft_stats.best = 0;
         }
         if self.cost.is_known() && base.rows == base.choosing && !self.cost.knows(base.rows) {
-            // What a step costs without guesses has to be seen now and then.
-            seqs.iter_mut().filter(|seq| seq.adapts).for_each(|seq| seq.room = 0);
+            // What a step costs without drafts has to be seen now and then.
+            seqs.iter_mut().filter(|seq| seq.adapts).for_each(|seq| seq.draft_budget = 0);
             return;
         }
         self.climb(seqs, base, budget);
         let adaptive = seqs.iter().filter(|seq| seq.adapts);
-        let given: usize = adaptive.map(|seq| seq.pace.best.min(seq.room)).sum();
+        let given: usize = adaptive.map(|seq| seq.draft_stats.best.min(seq.draft_budget)).sum();
         let mut left = budget - given;
-        for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.room > 0) {
-            let again = seq.pace.governor.tries();
-            if seq.pace.best == 0 && seq.pace.governor.may_try() {
-                // After a pause one guess goes in any case: its cost may have been mismeasured.
+        for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.draft_budget > 0) {
+            let again = seq.draft_stats.controller.tries();
+            if seq.draft_stats.best == 0 && seq.draft_stats.controller.may_try() {
+                // After a pause one draft goes in any case: its cost may have been mismeasured.
                 let least = usize::from(again).min(left);
-                seq.pace.best = self.hopeful(seq, base, left).max(least);
-                left -= seq.pace.best;
+                seq.draft_stats.best = self.hopeful(seq, base, left).max(least);
+                left -= seq.draft_stats.best;
             }
-            if seq.pace.best == 0 && seq.pace.trial.0 > 0 {
-                seq.pace.governor.park();
+            if seq.draft_stats.best == 0 && seq.draft_stats.trial.0 > 0 {
+                seq.draft_stats.controller.park();
             }
-            seq.room = seq.room.min(seq.pace.best);
+            seq.draft_budget = seq.draft_budget.min(seq.draft_stats.best);
         }
     }
 
-    /// One guess after the other to whom it helps most; what gave the best rate is kept.
-    fn climb(&self, seqs: &mut [Seq], base: Base, budget: usize) {
+    /// One draft after the other to whom it helps most; what gave the best rate is kept.
+    fn climb(&self, seqs: &mut [Sequence], base: Base, budget: usize) {
         let Base { mut rows, mut blocks, choosing } = base;
         let mut tokens = choosing as f64;
         let mut best = tokens / self.cost.expect(rows, blocks);
-        let open = |seq: &Seq| seq.adapts && seq.pace.trial.0 < seq.room;
+        let open = |seq: &Sequence| seq.adapts && seq.draft_stats.trial.0 < seq.draft_budget;
         for _ in 0..budget {
             let next = seqs.iter_mut().filter(|seq| open(seq));
-            let next = next.max_by(|a, b| a.pace.trial.1.total_cmp(&b.pace.trial.1));
+            let next = next.max_by(|a, b| a.draft_stats.trial.1.total_cmp(&b.draft_stats.trial.1));
             let Some(seq) = next else { break };
-            let (length, gain) = seq.pace.trial;
+            let (length, gain) = seq.draft_stats.trial;
             tokens += gain;
             rows += 1;
             blocks += usize::from(length == 0);
-            let further =
-                if length + 1 < seq.room { self.chance(&seq.pace, length + 1) } else { 0.0 };
-            seq.pace.trial = (length + 1, gain * further);
+            let further = if length + 1 < seq.draft_budget {
+                self.chance(&seq.draft_stats, length + 1)
+            } else {
+                0.0
+            };
+            seq.draft_stats.trial = (length + 1, gain * further);
             let rate = tokens / self.cost.expect(rows, blocks);
             if !self.cost.is_known() || rate > best * WORTH {
                 best = rate;
                 for seq in seqs.iter_mut().filter(|seq| seq.adapts) {
-                    seq.pace.best = seq.pace.trial.0;
+                    seq.draft_stats.best = seq.draft_stats.trial.0;
                 }
             }
         }
@@ -154,7 +159,7 @@ impl Speculation {
 
     /// The least length up to `most` with which a good drafter would win its trial, whatever was
     /// usual so far; none where not even that one would.
-    fn hopeful(&self, seq: &Seq, base: Base, most: usize) -> usize {
+    fn hopeful(&self, seq: &Sequence, base: Base, most: usize) -> usize {
         let (mut gain, mut tokens) = (1.0, base.choosing as f64);
         let needed = MARGIN * tokens / self.cost.expect(base.rows, base.blocks);
         let wins = |length: &usize| {
@@ -162,39 +167,43 @@ impl Speculation {
             tokens += gain;
             tokens / self.cost.expect(base.rows + length, base.blocks + 1) > needed
         };
-        (1..=seq.room.min(most)).find(wins).unwrap_or(0)
+        (1..=seq.draft_budget.min(most)).find(wins).unwrap_or(0)
     }
 
     /// Takes in what a step kept and how long it took to draft and to run.
-    pub(super) fn learn(&mut self, seqs: &mut [Seq], draft: Duration, pass: Duration) {
+    pub(super) fn learn(&mut self, seqs: &mut [Sequence], draft: Duration, pass: Duration) {
         for seq in seqs.iter_mut().filter(|seq| seq.verified > 0) {
-            self.usual.learn(seq.verified, seq.agreed);
-            seq.pace.acceptance.learn(seq.verified, seq.agreed);
+            self.usual.learn(seq.verified, seq.accepted);
+            seq.draft_stats.acceptance.learn(seq.verified, seq.accepted);
         }
-        let rows: usize = seqs.iter().map(|seq| seq.rows).sum();
-        let blocks = seqs.iter().filter(|seq| seq.room > 0).count();
+        let rows: usize = seqs.iter().map(|seq| seq.num_tokens).sum();
+        let blocks = seqs.iter().filter(|seq| seq.draft_budget > 0).count();
         self.cost.measure(rows, pass, blocks, draft);
         // Steps with prompt rows say little about the others.
-        if pass.is_zero() || seqs.iter().any(|seq| seq.rows > 1 + seq.verified) {
+        if pass.is_zero() || seqs.iter().any(|seq| seq.num_tokens > 1 + seq.verified) {
             return;
         }
         let count = seqs.len();
         let measured = (pass + draft).as_secs_f64();
-        // As if nobody else had drafted: others' guesses are neither its merit nor its fault.
+        // As if nobody else had drafted: others' drafts are neither its merit nor its fault.
         // A step that took far longer than others was disturbed: that says nothing of drafting.
         let scale = (measured / self.cost.expect(rows, blocks)).min(DISTURBED);
-        for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.rows > 0) {
-            let (room, verified, agreed) = (seq.room, seq.verified, seq.agreed);
-            let pace = &mut seq.pace;
+        for seq in seqs.iter_mut().filter(|seq| seq.adapts && seq.num_tokens > 0) {
+            let (room, verified, accepted) = (seq.draft_budget, seq.verified, seq.accepted);
+            let draft_stats = &mut seq.draft_stats;
             let plain = self.cost.expect(count, 0);
             if room == 0 {
-                pace.governor.saw_plain(count as f64, scale * plain);
+                draft_stats.controller.saw_plain(count as f64, scale * plain);
                 continue;
             }
             let own = scale * self.cost.expect(count + verified, 1);
-            pace.governor.saw_drafted((count + agreed) as f64, own, count as f64 / plain);
-            let cost = |guesses| self.cost.expect(count + guesses, 1);
-            pace.floor.learn(&pace.confidences, agreed, count as f64, cost);
+            draft_stats.controller.saw_drafted(
+                (count + accepted) as f64,
+                own,
+                count as f64 / plain,
+            );
+            let cost = |drafts| self.cost.expect(count + drafts, 1);
+            draft_stats.threshold.learn(&draft_stats.confidences, accepted, count as f64, cost);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 use std::f32::consts::{LN_2, LOG2_E};
 use std::ops::Range;
 
-use muse_core::contract::PAGE_TOKENS;
+use muse_core::contract::KV_BLOCK_SIZE;
 
 use super::{LANES, PAIR};
 use crate::kernels::simd::avx512::{pairs, vector};
@@ -13,7 +13,7 @@ use crate::kernels::softmax::Running;
 /// Columns of queries that are rounded at a time.
 const COLS: usize = 128;
 /// Vectors of keys of a page.
-const GROUPS: usize = PAGE_TOKENS / LANES;
+const GROUPS: usize = KV_BLOCK_SIZE / LANES;
 /// `2ˣ` between halves: powers of `ln 2` by factorials, the highest first.
 const SERIES: [f32; 6] = [1.333_355_8e-3, 9.618_129e-3, 5.550_411e-2, 0.240_226_5, LN_2, 1.0];
 /// Bytes of a cache line.
@@ -25,7 +25,7 @@ const VECTOR: usize = LANES * PAIR;
 pub(super) fn scores(q: &[f32], k: &[u8], dim: usize, next: &[u8], scores: &mut [f32]) {
     let rows = q.len() / dim;
     assert!(dim.is_multiple_of(LANES) && q.len() == rows * dim, "rows of {dim} columns");
-    assert_eq!((k.len(), scores.len()), (PAGE_TOKENS * dim * 2, rows * PAGE_TOKENS), "a page");
+    assert_eq!((k.len(), scores.len()), (KV_BLOCK_SIZE * dim * 2, rows * KV_BLOCK_SIZE), "a page");
     // SAFETY: `select` hands this function out for a detected instruction set only.
     unsafe { all_scores(q, k, dim, next, scores) }
 }
@@ -42,9 +42,9 @@ pub(super) fn values(
 ) {
     let (rows, dim) = (running.len(), out.len() / running.len());
     assert!(dim.is_multiple_of(LANES), "{dim} columns in vectors");
-    assert!(!seen.is_empty() && seen.end <= PAGE_TOKENS, "positions {seen:?} of a page");
-    assert_eq!((scores.len(), out.len()), (rows * PAGE_TOKENS, rows * dim), "whole rows");
-    assert_eq!(v.len(), PAGE_TOKENS * dim * 2, "a page");
+    assert!(!seen.is_empty() && seen.end <= KV_BLOCK_SIZE, "positions {seen:?} of a page");
+    assert_eq!((scores.len(), out.len()), (rows * KV_BLOCK_SIZE, rows * dim), "whole rows");
+    assert_eq!(v.len(), KV_BLOCK_SIZE * dim * 2, "a page");
     // SAFETY: `select` hands this function out for a detected instruction set only.
     unsafe { all_values(scores, v, seen, scale, running, dim, next, out) }
 }
@@ -52,7 +52,7 @@ pub(super) fn values(
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
 fn all_scores(q: &[f32], k: &[u8], dim: usize, next: &[u8], scores: &mut [f32]) {
     let mut next = next.as_ptr();
-    let (q_tiles, scores_tiles) = (q.chunks(4 * dim), scores.chunks_mut(4 * PAGE_TOKENS));
+    let (q_tiles, scores_tiles) = (q.chunks(4 * dim), scores.chunks_mut(4 * KV_BLOCK_SIZE));
     for (q, scores) in q_tiles.zip(scores_tiles) {
         match q.len() / dim {
             4 => score::<4>(q, k, dim, next, scores),
@@ -91,7 +91,7 @@ fn score<const R: usize>(q: &[f32], k: &[u8], dim: usize, mut next: *const u8, s
             }
         }
     }
-    for (scores, sums) in scores.chunks_exact_mut(PAGE_TOKENS).zip(sums) {
+    for (scores, sums) in scores.chunks_exact_mut(KV_BLOCK_SIZE).zip(sums) {
         for (scores, sum) in scores.chunks_exact_mut(LANES).zip(sums) {
             // SAFETY: there is room for 16 values.
             unsafe { _mm512_storeu_ps(scores.as_mut_ptr(), sum) };
@@ -111,7 +111,7 @@ fn all_values(
     out: &mut [f32],
 ) {
     let mut next = next.as_ptr();
-    let (scores, out) = (scores.chunks(4 * PAGE_TOKENS), out.chunks_mut(4 * dim));
+    let (scores, out) = (scores.chunks(4 * KV_BLOCK_SIZE), out.chunks_mut(4 * dim));
     for ((scores, running), out) in scores.zip(running.chunks_mut(4)).zip(out) {
         match running.len() {
             4 => value::<4>(scores, v, &seen, scale, running, dim, next, out),
@@ -136,7 +136,7 @@ fn value<const R: usize>(
     mut next: *const u8,
     out: &mut [f32],
 ) {
-    let (mut words, mut keep) = ([[0; PAGE_TOKENS / 2]; R], [0.0; R]);
+    let (mut words, mut keep) = ([[0; KV_BLOCK_SIZE / 2]; R], [0.0; R]);
     for (r, scores) in scores.as_chunks().0.iter().enumerate() {
         keep[r] = soften(scores, seen, scale, &mut running[r], &mut words[r]);
     }
@@ -156,13 +156,13 @@ fn value<const R: usize>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
 fn soften(
-    scores: &[f32; PAGE_TOKENS],
+    scores: &[f32; KV_BLOCK_SIZE],
     seen: &Range<usize>,
     scale: f32,
     running: &mut Running,
-    words: &mut [i32; PAGE_TOKENS / 2],
+    words: &mut [i32; KV_BLOCK_SIZE / 2],
 ) -> f32 {
-    let seen = u64::MAX >> (PAGE_TOKENS - seen.len()) << seen.start;
+    let seen = u64::MAX >> (KV_BLOCK_SIZE - seen.len()) << seen.start;
     let masks: [__mmask16; GROUPS] = std::array::from_fn(|group| (seen >> (group * LANES)) as _);
     let mut scaled = [_mm512_set1_ps(f32::NEG_INFINITY); GROUPS];
     for (group, scaled) in scaled.iter_mut().enumerate() {
@@ -207,7 +207,7 @@ fn exp(x: __m512) -> __m512 {
 // Iterators over rows are not unrolled, and sums would lie in memory.
 #[allow(clippy::needless_range_loop)]
 fn columns<const R: usize, const C: usize>(
-    words: &[[i32; PAGE_TOKENS / 2]; R],
+    words: &[[i32; KV_BLOCK_SIZE / 2]; R],
     v: &[u8],
     seen: &Range<usize>,
     keep: &[f32; R],

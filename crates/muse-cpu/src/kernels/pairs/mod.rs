@@ -13,7 +13,7 @@ mod scalar;
 
 use std::ops::Range;
 
-use muse_core::contract::PAGE_TOKENS;
+use muse_core::contract::KV_BLOCK_SIZE;
 
 use crate::kernels::Isa;
 use crate::kernels::softmax::Running;
@@ -63,7 +63,7 @@ pub fn select(isa: Isa) -> Option<Pairs> {
 
 /// Where column `col` of key `row` lies in a page of a head, whatever its width.
 pub(crate) fn key_at(row: usize, col: usize, _dim: usize) -> usize {
-    (col / 2 * PAGE_TOKENS + row) * PAIR + col % 2 * 2
+    (col / 2 * KV_BLOCK_SIZE + row) * PAIR + col % 2 * 2
 }
 
 /// Where column `col` of value `row` lies in a page of a head of width `dim`.
@@ -81,8 +81,8 @@ mod tests {
     }
 
     fn page(dim: usize, seed: usize, at: impl Fn(usize, usize) -> usize) -> Vec<u8> {
-        let mut bytes = vec![0; PAGE_TOKENS * dim * 2];
-        for (i, x) in noise(PAGE_TOKENS * dim, seed).into_iter().enumerate() {
+        let mut bytes = vec![0; KV_BLOCK_SIZE * dim * 2];
+        for (i, x) in noise(KV_BLOCK_SIZE * dim, seed).into_iter().enumerate() {
             let at = at(i / dim, i % dim);
             bytes[at..at + 2].copy_from_slice(&half::bf16::from_f32(x).to_le_bytes());
         }
@@ -101,15 +101,15 @@ mod tests {
             let k = page(dim, 1, |row, col| key_at(row, col, dim));
             for rows in [1, 2, 3, 4, 7, 16] {
                 let q = noise(rows * dim, 2);
-                let (mut got, mut want) = (vec![f32::NAN; rows * PAGE_TOKENS], vec![]);
+                let (mut got, mut want) = (vec![f32::NAN; rows * KV_BLOCK_SIZE], vec![]);
                 want.resize(got.len(), f32::NAN);
                 (kernels.scores)(&q, &k, dim, &[], &mut got);
                 scalar::scores(&q, &k, dim, &[], &mut want);
                 for (got, want) in got.iter().zip(&want) {
                     assert!((got - want).abs() <= 2e-6 * dim as f32, "{dim} {rows}: {got} {want}");
                 }
-                for (q, got) in q.chunks_exact(dim).zip(got.chunks_exact(PAGE_TOKENS)) {
-                    let mut alone = [f32::NAN; PAGE_TOKENS];
+                for (q, got) in q.chunks_exact(dim).zip(got.chunks_exact(KV_BLOCK_SIZE)) {
+                    let mut alone = [f32::NAN; KV_BLOCK_SIZE];
                     (kernels.scores)(q, &k, dim, &[], &mut alone);
                     assert!(alone == *got, "a row alone, {dim} {rows}");
                 }
@@ -125,10 +125,10 @@ mod tests {
                 [(1, 0..1), (2, 0..64), (3, 1..2), (4, 5..6), (7, 3..40), (16, 1..64), (5, 63..64)]
             {
                 let mut v = page(dim, 3, |row, col| value_at(row, col, dim));
-                let mut scores = noise(rows * PAGE_TOKENS, 4);
+                let mut scores = noise(rows * KV_BLOCK_SIZE, 4);
                 // What lies outside must not even be multiplied.
-                for row in (0..PAGE_TOKENS).filter(|row| !seen.contains(row)) {
-                    scores.iter_mut().skip(row).step_by(PAGE_TOKENS).for_each(|s| *s = f32::NAN);
+                for row in (0..KV_BLOCK_SIZE).filter(|row| !seen.contains(row)) {
+                    scores.iter_mut().skip(row).step_by(KV_BLOCK_SIZE).for_each(|s| *s = f32::NAN);
                     for col in 0..dim {
                         let at = value_at(row, col, dim);
                         v[at..at + 2].copy_from_slice(&half::bf16::INFINITY.to_le_bytes());
@@ -142,7 +142,7 @@ mod tests {
                 let run = |kernel: Values, rows: Range<usize>| {
                     let mut running: Vec<_> = rows.clone().map(start).collect();
                     let mut out = before[rows.start * dim..rows.end * dim].to_vec();
-                    let scores = &scores[rows.start * PAGE_TOKENS..rows.end * PAGE_TOKENS];
+                    let scores = &scores[rows.start * KV_BLOCK_SIZE..rows.end * KV_BLOCK_SIZE];
                     kernel(scores, &v, seen.clone(), 7.0, &mut running, &[], &mut out);
                     (running.iter().flat_map(|r| [r.largest, r.total]).collect::<Vec<_>>(), out)
                 };

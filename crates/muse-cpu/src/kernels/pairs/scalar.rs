@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use muse_core::contract::PAGE_TOKENS;
+use muse_core::contract::KV_BLOCK_SIZE;
 
 use super::{key_at, value_at};
 use crate::kernels::softmax::Running;
 
 pub(super) fn scores(q: &[f32], k: &[u8], dim: usize, _next: &[u8], scores: &mut [f32]) {
-    for (q, scores) in q.chunks_exact(dim).zip(scores.chunks_exact_mut(PAGE_TOKENS)) {
+    for (q, scores) in q.chunks_exact(dim).zip(scores.chunks_exact_mut(KV_BLOCK_SIZE)) {
         for (row, score) in scores.iter_mut().enumerate() {
             *score = (0..dim).map(|col| round(q[col]) * read(k, key_at(row, col, dim))).sum();
         }
@@ -25,7 +25,7 @@ pub(super) fn values(
     out: &mut [f32],
 ) {
     let dim = out.len() / running.len();
-    let rows = scores.chunks_exact(PAGE_TOKENS).zip(running).zip(out.chunks_exact_mut(dim));
+    let rows = scores.chunks_exact(KV_BLOCK_SIZE).zip(running).zip(out.chunks_exact_mut(dim));
     for ((scores, running), out) in rows {
         let scaled = |row: usize| scores[row] * scale;
         let largest = seen.clone().map(scaled).fold(running.largest, f32::max);

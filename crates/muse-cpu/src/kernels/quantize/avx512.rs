@@ -12,7 +12,7 @@ pub(super) fn quantize(x: &[f32], form: Form, words: &mut [i32], stride: usize) 
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 fn compiled(x: &[f32], form: Form, words: &mut [i32], stride: usize) {
-    let mut to = To { places: Places::of(x.len(), form), whole: form.whole, words, stride };
+    let mut to = To { slices: Places::of(x.len(), form), whole: form.whole, words, stride };
     for (b, x) in x.chunks_exact(form.block).enumerate() {
         let (scale, inverse) = unit(largest(x));
         let at = b * (form.block / 32);

@@ -113,7 +113,7 @@ pub mod plain {
 
 #[inline(always)]
 fn quantize(x: &[f32], form: Form, words: &mut [i32], stride: usize) {
-    let mut to = To { places: Places::of(x.len(), form), whole: form.whole, words, stride };
+    let mut to = To { slices: Places::of(x.len(), form), whole: form.whole, words, stride };
     for (b, x) in x.chunks_exact(form.block).enumerate() {
         // Bits of positive numbers are ordered like the numbers, and those of NaN come last.
         let mut tops = [0_u32; 32];
@@ -169,7 +169,7 @@ fn numbers(x: &[f32], inverse: f32, to: &mut To<'_>, at: usize) -> i32 {
 
 /// A row that is written.
 struct To<'a> {
-    places: Places,
+    slices: Places,
     whole: bool,
     words: &'a mut [i32],
     stride: usize,
@@ -178,7 +178,7 @@ struct To<'a> {
 impl To<'_> {
     #[inline(always)]
     fn scale(&mut self, block: usize, scale: f32) {
-        self.words[(self.places.scales + block) * self.stride] = scale.to_bits() as i32;
+        self.words[(self.slices.scales + block) * self.stride] = scale.to_bits() as i32;
     }
 
     /// The numbers of part `at`.
@@ -194,14 +194,14 @@ impl To<'_> {
     /// Minus the sums of the halves of part `at`, and that of all of it.
     #[inline(always)]
     fn sums(&mut self, at: usize, [a, b]: [i32; 2]) {
-        let [halves, wholes] = self.places.sums;
+        let [halves, wholes] = self.slices.sums;
         let whole = |sum: i32, group| if self.whole { centre(group) * sum + HALF } else { sum };
         let (low, high, both) = (whole(a, 16), whole(b, 16), whole(a + b, 32));
         self.words[(halves + 2 * at) * self.stride] = low;
         self.words[(halves + 2 * at + 1) * self.stride] = high;
         self.words[(wholes + at) * self.stride] = both;
         if self.whole {
-            let [halves, wholes] = self.places.pairs;
+            let [halves, wholes] = self.slices.pairs;
             self.words[(halves + at) * self.stride] = a & 0xffff | b << 16;
             let pair = &mut self.words[(wholes + at / 2) * self.stride];
             *pair = if at.is_multiple_of(2) { (a + b) & 0xffff } else { *pair | (a + b) << 16 };
@@ -227,14 +227,14 @@ mod tests {
 
     /// What a row stands for, and its numbers.
     fn run(x: &[f32], form: Form) -> (Vec<f32>, Vec<i32>) {
-        let (k, places) = (x.len(), Places::of(x.len(), form));
+        let (k, slices) = (x.len(), Places::of(x.len(), form));
         let words = words(x, form);
         let numbers: Vec<i32> = words[..k / 4]
             .iter()
             .flat_map(|word| word.to_le_bytes())
             .map(|n| i32::from(n as i8))
             .collect();
-        let scale = |i: usize| f32::from_bits(words[places.scales + i / form.block] as u32);
+        let scale = |i: usize| f32::from_bits(words[slices.scales + i / form.block] as u32);
         let read = numbers.iter().enumerate().map(|(i, &n)| scale(i) * n as f32).collect();
         (read, numbers)
     }
@@ -261,13 +261,13 @@ mod tests {
     fn sums_are_those_of_the_numbers() {
         for form in Form::ALL {
             let x = values(512);
-            let (places, words, (_, numbers)) =
+            let (slices, words, (_, numbers)) =
                 (Places::of(512, form), words(&x, form), run(&x, form));
             for (which, group) in [16, 32].into_iter().enumerate() {
                 let minus: Vec<i32> =
                     numbers.chunks(group).map(|n| -n.iter().sum::<i32>()).collect();
-                let sums = &words[places.sums[which]..][..minus.len()];
-                let pairs = words[places.pairs[which]..].iter().take(minus.len() / 2);
+                let sums = &words[slices.sums[which]..][..minus.len()];
+                let pairs = words[slices.pairs[which]..].iter().take(minus.len() / 2);
                 if !form.whole {
                     assert_eq!(sums, minus);
                     continue;

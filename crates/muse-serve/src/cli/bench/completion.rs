@@ -15,7 +15,7 @@ pub(super) struct Ask<'a> {
     /// Tokens that end it.
     pub(super) stop: &'a [Token],
     pub(super) max_tokens: u32,
-    /// Guesses of every verify; none leaves it to the engine.
+    /// Draft tokens of every verify; none leaves it to the engine.
     pub(super) max_draft: Option<u32>,
 }
 

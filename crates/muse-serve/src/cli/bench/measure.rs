@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use muse_core::contract::{Scores, Token};
-use muse_core::sampler::mix;
+use muse_core::contract::{LogitsRequest, Token};
+use muse_core::hash::hash64;
 use muse_serve::App;
 use muse_serve::wire::{Ceilings, LoadOptions, Loaded, Work};
 
@@ -19,7 +19,7 @@ use crate::cli::{load, on_failure};
 
 /// Time for each ceiling, before and again after the model was measured.
 const CEILING: Duration = Duration::from_millis(300);
-const PAGE: u32 = muse_core::contract::PAGE_TOKENS as u32;
+const PAGE: u32 = muse_core::contract::KV_BLOCK_SIZE as u32;
 
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     let options = options(command)?;
@@ -64,7 +64,7 @@ fn options(command: &BenchCommand) -> Result<LoadOptions> {
     let room = most(&command.prompt).max(most(&command.rows)).max(decoded);
     Ok(LoadOptions {
         context: options.context.or(Some(room.checked_next_multiple_of(PAGE).unwrap_or(u32::MAX))),
-        most_parallel: 1,
+        default_max_parallel: 1,
         logits: true,
         ..options
     })
@@ -72,7 +72,7 @@ fn options(command: &BenchCommand) -> Result<LoadOptions> {
 
 /// Tokens of no meaning, the same for everybody.
 fn tokens(count: u32, vocab: u32) -> Vec<Token> {
-    (0..count).map(|i| Token((mix(0, u64::from(i)) % u64::from(vocab)) as u32)).collect()
+    (0..count).map(|i| Token((hash64(0, u64::from(i)) % u64::from(vocab)) as u32)).collect()
 }
 
 /// Prompts and verifies, in turn, so that what disturbs one disturbs all.
@@ -88,7 +88,7 @@ fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
     });
     let measures: Vec<Measure> = prompts.chain(verifies).collect();
     if let Some(measure) = measures.iter().find(|measure| measure.scored() > most_scored) {
-        bail!("{measure}: a pass scores at most {most_scored} rows here; give smaller --rows");
+        bail!("{measure}: a pass logits at most {most_scored} rows here; give smaller --rows");
     }
     let longest = measures.iter().map(|measure| measure.rows()).max().unwrap_or(0);
     let tokens = tokens(longest as u32, vocab);
@@ -105,7 +105,7 @@ fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
             for (i, chunk) in prompt.chunks(most_rows).enumerate() {
                 let last = (i + 1) * most_rows >= prompt.len();
                 let began = Instant::now();
-                passes.pass(chunk, if last { measure.scores() } else { Scores::None })?;
+                passes.pass(chunk, if last { measure.logits() } else { LogitsRequest::None })?;
                 time += began.elapsed();
                 if !last {
                     passes.keep(chunk);

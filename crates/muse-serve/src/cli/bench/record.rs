@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use muse_core::contract::Scores;
-use muse_core::model::Mix;
+use muse_core::contract::LogitsRequest;
+use muse_core::model::BfpPolicy;
 use muse_serve::ModelCard;
 use muse_serve::wire::{Ceilings, MemoryPlan, Work};
 use serde_json::{Value, json};
@@ -41,8 +41,12 @@ impl Measure {
         }
     }
 
-    pub(super) fn scores(&self) -> Scores {
-        if matches!(self, Self::Rows { all: true, .. }) { Scores::All } else { Scores::Last }
+    pub(super) fn logits(&self) -> LogitsRequest {
+        if matches!(self, Self::Rows { all: true, .. }) {
+            LogitsRequest::All
+        } else {
+            LogitsRequest::Last
+        }
     }
 
     /// The name that stands for exactly this.
@@ -77,7 +81,7 @@ impl fmt::Display for Measure {
 pub(super) struct Line {
     pub(super) measure: Measure,
     pub(super) seconds: Samples,
-    /// Guesses kept a verify, where some were made.
+    /// Draft tokens kept a verify, where some were made.
     pub(super) accepted: Option<f64>,
 }
 
@@ -99,7 +103,7 @@ pub(super) struct Record {
     pub(super) threads: usize,
     pub(super) exact: bool,
     /// What matrices were rounded to.
-    pub(super) weights: Option<Mix>,
+    pub(super) weights: Option<BfpPolicy>,
     pub(super) plan: MemoryPlan,
     pub(super) work: Work,
     pub(super) load_time: Duration,
@@ -208,7 +212,7 @@ impl fmt::Display for Record {
             write!(f, "{:<32} {:>10.1} {spread:>21}", line.measure, rates.median())?;
             match (line.share(self), line.accepted) {
                 (Some(share), _) => writeln!(f, "  {:>8.0} %", share * 100.0)?,
-                (None, Some(accepted)) => writeln!(f, "  {accepted:.2} guesses kept a verify")?,
+                (None, Some(accepted)) => writeln!(f, "  {accepted:.2} drafts kept a verify")?,
                 (None, None) => writeln!(f)?,
             }
         }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use muse_core::contract::{Conversation, FinishReason, Part, Token, Turn};
+use muse_core::contract::{Conversation, FinishReason, Message, Part, Token};
 use muse_serve::App;
 use muse_serve::service::{Gate, Service};
 use muse_serve::wire::{ContentHashes, LoadOptions};
@@ -36,7 +36,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
         bail!("the suite runs with an empty cache; leave out --kv-spill");
     }
     let context = options.context.or(Some(CONTEXT));
-    let options = LoadOptions { context, most_parallel: 1, cold: true, ..options };
+    let options = LoadOptions { context, default_max_parallel: 1, cold: true, ..options };
     let hashes = ContentHashes::of(&options)?;
     let load_average = machine::load_average();
     let loaded = load(&options)?;
@@ -98,7 +98,7 @@ fn entries(app: &Arc<App>) -> Result<Vec<Entry>> {
 fn render(app: &Arc<App>, text: &str) -> Result<Vec<Token>> {
     let service = Service::new(app.clone(), Gate::default());
     let conversation = Conversation {
-        turns: vec![Turn::User(vec![Part::Text(text.to_owned())])],
+        messages: vec![Message::User(vec![Part::Text(text.to_owned())])],
         current_date: Some(DATE.to_owned()),
         ..Conversation::default()
     };

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use muse_core::contract::KvType;
-use muse_core::model::Mix;
-use muse_core::sampler::mix;
+use muse_core::hash::hash64;
+use muse_core::model::BfpPolicy;
 use muse_serve::ModelCard;
 use muse_serve::wire::ContentHashes;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(super) struct Mode {
     pub(super) first_100: Option<f64>,
     pub(super) full: f64,
     pub(super) prefill: f64,
-    /// Guesses kept of each verify that carried guesses.
+    /// Draft tokens kept of each verify that carried drafts.
     pub(super) accepted: Vec<u32>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct SuiteRecord {
     pub(super) kv: KvType,
     pub(super) exact: bool,
     /// What matrices were rounded to.
-    pub(super) weights: Option<Mix>,
+    pub(super) weights: Option<BfpPolicy>,
     pub(super) max_draft: Option<u32>,
     /// Before and after.
     pub(super) load_average: [Option<f64>; 2],
@@ -131,7 +131,7 @@ fn definitions() -> Value {
         "mean": "arithmetic mean over the prompts",
         "p10": "a tenth of the prompts lie below; between two, in proportion",
         "lower_95": "bootstrap: the 5 % quantile of means of as many prompts drawn with replacement, 10,000 drawings",
-        "accepted_drafts_per_verify": "guesses kept over verifies that carried guesses",
+        "accepted_drafts_per_verify": "drafts kept over verifies that carried drafts",
         "warm_up": "one completion of 8 tokens in each mode before the first prompt, not counted",
     })
 }
@@ -150,7 +150,7 @@ impl Mode {
     }
 }
 
-/// Guesses kept a verify; none where nothing was guessed.
+/// Draft tokens kept a verify; none where nothing was guessed.
 fn accepted<'a>(modes: impl IntoIterator<Item = &'a Mode>) -> Option<f64> {
     let kept: Vec<u32> = modes.into_iter().flat_map(|mode| mode.accepted.iter().copied()).collect();
     (!kept.is_empty()).then(|| f64::from(kept.iter().sum::<u32>()) / kept.len() as f64)
@@ -201,7 +201,7 @@ fn mean(rates: &Samples) -> Option<f64> {
 fn lower_bound(rates: &Samples) -> f64 {
     let count = rates.0.len() as u64;
     let drawn = |drawing: u64| {
-        let pick = |i: u64| rates.0[(mix(SEED, drawing * count + i) % count) as usize];
+        let pick = |i: u64| rates.0[(hash64(SEED, drawing * count + i) % count) as usize];
         (0..count).map(pick).sum::<f64>() / count as f64
     };
     Samples((0..DRAWINGS).map(drawn).collect()).quantile(0.05)
@@ -237,7 +237,7 @@ impl fmt::Display for SuiteRecord {
                 let rate = rates["decode"].as_f64().unwrap_or(0.0);
                 write!(f, "  decode, {class:<14} {rate:>9.2}")?;
                 match rates["accepted_drafts_per_verify"].as_f64() {
-                    Some(kept) => writeln!(f, "  {kept:.2} guesses kept a verify")?,
+                    Some(kept) => writeln!(f, "  {kept:.2} drafts kept a verify")?,
                     None => writeln!(f)?,
                 }
             }

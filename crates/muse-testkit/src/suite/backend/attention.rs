@@ -1,20 +1,20 @@
-//! Attention over scattered pages against a plain softmax.
+//! Attention over scattered KV blocks against a plain softmax.
 
-use muse_core::contract::{Attention, Backend, KvShape, KvType, Mask, PageGroup, Place};
+use muse_core::contract::{Attention, Backend, KvGroup, KvShape, KvType, Mask, SeqSlice};
 use muse_core::quant::{Format, q8_0};
 
-use super::data::{Noise, Sequence, shuffled_pages};
+use super::data::{Noise, Sequence, shuffled_blocks};
 use super::{Subject, Wanted, assert_same_bits};
 
-const PAGES: u32 = 32;
+const KV_BLOCKS: u32 = 32;
 const MASKS: [Mask; 7] = [
     Mask::Causal { window: None },
     Mask::Causal { window: Some(1) },
     Mask::Causal { window: Some(5) },
     Mask::Causal { window: Some(64) },
     Mask::Causal { window: Some(100) },
-    Mask::Block { reach: 3 },
-    Mask::Block { reach: 70 },
+    Mask::DraftBlock { reach: 3 },
+    Mask::DraftBlock { reach: 70 },
 ];
 
 /// A store, the rows that go into it, and queries.
@@ -36,15 +36,15 @@ struct Values {
 type Part<'a> = (&'a Sequence, &'a Values, u32, usize);
 
 impl<'a, B: Backend> World<'a, B> {
-    /// A store whose every row holds large numbers, as pages of ended sequences may.
-    fn new(subject: &'a Subject<'a, B>, group: PageGroup, kind: KvType, heads: usize) -> Self {
-        let shape = KvShape { group, pages: PAGES as usize, kv_heads: 2, head_dim: 64, kind };
+    /// A store whose every row holds large numbers, as KV blocks of ended sequences may.
+    fn new(subject: &'a Subject<'a, B>, group: KvGroup, kind: KvType, heads: usize) -> Self {
+        let shape = KvShape { group, blocks: KV_BLOCKS as usize, kv_heads: 2, head_dim: 64, kind };
         let mut kv = subject.device.alloc_kv(shape).unwrap();
-        let mut everything: Vec<u32> = (0..PAGES).collect();
-        let sequence = Sequence::new(&mut everything, PAGES as usize * 32, 0);
-        let rows = PAGES as usize * 32;
+        let mut everything: Vec<u32> = (0..KV_BLOCKS).collect();
+        let sequence = Sequence::new(&mut everything, KV_BLOCKS as usize * 32, 0);
+        let rows = KV_BLOCKS as usize * 32;
         let stale = subject.buf(rows, &vec![3e4; rows * 128]);
-        subject.device.write_kv(&mut kv, &[sequence.place(0, rows)], &stale, &stale).unwrap();
+        subject.device.write_kv(&mut kv, &[sequence.slice(0, rows)], &stale, &stale).unwrap();
         Self { subject, shape, heads, kv }
     }
 
@@ -78,7 +78,7 @@ impl<'a, B: Backend> World<'a, B> {
     fn write(&mut self, batch: &[Part<'_>]) {
         let k = self.gather(batch, self.shape.kv_heads, |values| &values.k);
         let v = self.gather(batch, self.shape.kv_heads, |values| &values.v);
-        self.subject.device.write_kv(&mut self.kv, &places(batch), &k, &v).unwrap();
+        self.subject.device.write_kv(&mut self.kv, &slices(batch), &k, &v).unwrap();
     }
 
     /// Writes rows of several sequences and attends with them, in one call each.
@@ -89,7 +89,7 @@ impl<'a, B: Backend> World<'a, B> {
         let width = self.heads * self.shape.head_dim;
         let mut out = self.subject.zeros(rows, width);
         let attention = self.attention(mask);
-        self.subject.device.attend(&q, &self.kv, &places(batch), &attention, &mut out).unwrap();
+        self.subject.device.attend(&q, &self.kv, &slices(batch), &attention, &mut out).unwrap();
         self.subject.read(&out, rows * width)
     }
 
@@ -111,15 +111,15 @@ impl<'a, B: Backend> World<'a, B> {
                 let k = row(&values.k, kv_heads, p, kv_head);
                 q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * scale
             };
-            let scores: Vec<f64> = keys.iter().map(score).collect();
-            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let weights: Vec<f64> = scores.iter().map(|s| (s - largest).exp()).collect();
+            let logits: Vec<f64> = keys.iter().map(score).collect();
+            let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = logits.iter().map(|s| (s - largest).exp()).collect();
             let total: f64 = weights.iter().sum();
             let mut sum = vec![Wanted { value: 0.0, magnitude: 0.0 }; dim];
             for (p, weight) in keys.iter().zip(&weights) {
                 for (sum, v) in sum.iter_mut().zip(row(&values.v, kv_heads, *p, kv_head)) {
                     sum.value += weight / total * v;
-                    // Errors of scores (themselves sums over the head) enter as exponents.
+                    // Errors of logits (themselves sums over the head) enter as exponents.
                     sum.magnitude += 8.0 * weight / total * v.abs();
                 }
             }
@@ -129,23 +129,23 @@ impl<'a, B: Backend> World<'a, B> {
     }
 }
 
-fn places<'a>(batch: &[Part<'a>]) -> Vec<Place<'a>> {
-    batch.iter().map(|&(sequence, _, start, rows)| sequence.place(start, rows)).collect()
+fn slices<'a>(batch: &[Part<'a>]) -> Vec<SeqSlice<'a>> {
+    batch.iter().map(|&(sequence, _, start, rows)| sequence.slice(start, rows)).collect()
 }
 
 fn sees(mask: Mask, t: usize, p: usize) -> bool {
     match mask {
         Mask::Causal { window } => p <= t && window.is_none_or(|w| t - p < w as usize),
-        Mask::Block { reach } => t.abs_diff(p) <= reach as usize,
+        Mask::DraftBlock { reach } => t.abs_diff(p) <= reach as usize,
     }
 }
 
-/// Every mask, across page ends, for a chunk and for single rows of several sequences.
+/// Every mask, across KV block ends, for a chunk and for single rows of several sequences.
 pub fn attention_sees_what_the_mask_says<B: Backend>(subject: &Subject<'_, B>) {
     for heads in [4, 32] {
         for mask in MASKS {
-            let mut world = World::new(subject, PageGroup::Full, subject.kinds[0], heads);
-            let mut free = shuffled_pages(PAGES, 9);
+            let mut world = World::new(subject, KvGroup::Full, subject.kinds[0], heads);
+            let mut free = shuffled_blocks(KV_BLOCKS, 9);
             let sequences = [150, 65, 3].map(|end| Sequence::new(&mut free, end, 0));
             let values = [150, 65, 3].map(|end| world.values(end as u64, end));
             // Histories first, then a chunk beside decoded rows.
@@ -164,8 +164,8 @@ pub fn attention_sees_what_the_mask_says<B: Backend>(subject: &Subject<'_, B>) {
 pub fn attention_over_every_cache_type<B: Backend>(subject: &Subject<'_, B>) {
     let mask = Mask::Causal { window: None };
     for &kind in subject.kinds {
-        let mut world = World::new(subject, PageGroup::Full, kind, 4);
-        let sequence = Sequence::new(&mut shuffled_pages(PAGES, 3), 200, 0);
+        let mut world = World::new(subject, KvGroup::Full, kind, 4);
+        let sequence = Sequence::new(&mut shuffled_blocks(KV_BLOCKS, 3), 200, 0);
         let values = world.values(6, 200);
         let got = world.step(&[(&sequence, &values, 0, 200)], mask);
         subject.assert_close(&format!("{kind:?}"), &got, &world.wanted(&values, 0, 200, mask));
@@ -190,8 +190,8 @@ pub fn attention_reads_values_as_stored<B: Backend>(subject: &Subject<'_, B>) {
     let mask = Mask::Causal { window: None };
     for kind in [KvType::Bf16, KvType::Q8_0].into_iter().filter(|kind| subject.kinds.contains(kind))
     {
-        let mut world = World::new(subject, PageGroup::Full, kind, 4);
-        let sequence = Sequence::new(&mut shuffled_pages(PAGES, 3), 70, 0);
+        let mut world = World::new(subject, KvGroup::Full, kind, 4);
+        let sequence = Sequence::new(&mut shuffled_blocks(KV_BLOCKS, 3), 70, 0);
         let mut noise = Noise::new(8);
         let mut noise = |count| subject.held(noise.values(count));
         let (k, v) = (noise(70 * 128), noise(70 * 128));
@@ -213,8 +213,8 @@ pub fn attention_batch_and_chunks_change_no_bit<B: Backend>(subject: &Subject<'_
     for &kind in subject.kinds {
         for mask in [Mask::Causal { window: None }, Mask::Causal { window: Some(64) }] {
             let run = |chunk: usize, company: bool| {
-                let mut world = World::new(subject, PageGroup::Full, kind, 4);
-                let mut free = shuffled_pages(PAGES, chunk as u64);
+                let mut world = World::new(subject, KvGroup::Full, kind, 4);
+                let mut free = shuffled_blocks(KV_BLOCKS, chunk as u64);
                 let [first, other] = [end, end].map(|end| Sequence::new(&mut free, end, 0));
                 let (values, others) = (world.values(1, end), world.values(2, end));
                 let mut out = Vec::new();
@@ -237,14 +237,14 @@ pub fn attention_batch_and_chunks_change_no_bit<B: Backend>(subject: &Subject<'_
     }
 }
 
-/// A window store works with the live pages alone, and gives the bits of the whole history.
-pub fn returned_pages_are_never_touched<B: Backend>(subject: &Subject<'_, B>) {
-    for mask in [Mask::Causal { window: Some(64) }, Mask::Block { reach: 60 }] {
-        let values = World::new(subject, PageGroup::Window, KvType::Bf16, 4).values(5, 400);
+/// A window store works with the live KV blocks alone, and gives the bits of the whole history.
+pub fn returned_blocks_are_never_touched<B: Backend>(subject: &Subject<'_, B>) {
+    for mask in [Mask::Causal { window: Some(64) }, Mask::DraftBlock { reach: 60 }] {
+        let values = World::new(subject, KvGroup::Window, KvType::Bf16, 4).values(5, 400);
         let run = |base: u32, chunk: usize| {
-            let mut world = World::new(subject, PageGroup::Window, KvType::Bf16, 4);
-            let sequence = Sequence::new(&mut shuffled_pages(PAGES, 4), 400, base);
-            let first = sequence.base(PageGroup::Window);
+            let mut world = World::new(subject, KvGroup::Window, KvType::Bf16, 4);
+            let sequence = Sequence::new(&mut shuffled_blocks(KV_BLOCKS, 4), 400, base);
+            let first = sequence.base(KvGroup::Window);
             world.write(&[(&sequence, &values, first, 390 - first as usize)]);
             world.step(&[(&sequence, &values, 390, chunk)], mask)
         };

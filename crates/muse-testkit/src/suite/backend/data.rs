@@ -1,6 +1,6 @@
-//! Reproducible inputs: noise, weights in any format, sequences over scattered pages.
+//! Reproducible inputs: noise, weights in any format, sequences over scattered KV blocks.
 
-use muse_core::contract::{PAGE_TOKENS, PageGroup, PageTable, Place, WeightView};
+use muse_core::contract::{BlockTable, KV_BLOCK_SIZE, KvGroup, SeqSlice, WeightView};
 use muse_core::quant::Format;
 
 /// A small generator with a full-period counter behind it.
@@ -57,7 +57,7 @@ pub(super) fn weight(format: Format, rows: usize, cols: usize) -> WeightView<'st
     WeightView { name: "test", format, rows, cols, bytes: bytes.into() }
 }
 
-/// A sequence whose pages lie scattered and whose window pages start at `window_base`.
+/// A sequence whose KV blocks lie scattered and whose window KV blocks start at `window_base`.
 pub(super) struct Sequence {
     pub(super) full: Vec<u32>,
     pub(super) window: Vec<u32>,
@@ -68,30 +68,34 @@ impl Sequence {
     /// A sequence of up to `end` positions.
     pub(super) fn new(free: &mut Vec<u32>, end: usize, window_base: u32) -> Self {
         let mut take = |from: usize| {
-            (from / PAGE_TOKENS..end.div_ceil(PAGE_TOKENS))
-                .map(|_| free.pop().expect("enough pages for the test"))
+            (from / KV_BLOCK_SIZE..end.div_ceil(KV_BLOCK_SIZE))
+                .map(|_| free.pop().expect("enough blocks for the test"))
                 .collect()
         };
         Self { full: take(0), window: take(window_base as usize), window_base }
     }
 
-    pub(super) fn place(&self, start: u32, rows: usize) -> Place<'_> {
+    pub(super) fn slice(&self, start: u32, rows: usize) -> SeqSlice<'_> {
         let Self { full, window, window_base } = self;
-        Place { start, rows, pages: PageTable { full, window, window_base: *window_base } }
+        SeqSlice {
+            start,
+            len: rows,
+            blocks: BlockTable { full, window, window_base: *window_base },
+        }
     }
 
-    /// First position with a page.
-    pub(super) fn base(&self, group: PageGroup) -> u32 {
-        self.place(0, 0).pages.group(group).1
+    /// First position with a KV block.
+    pub(super) fn base(&self, group: KvGroup) -> u32 {
+        self.slice(0, 0).blocks.group(group).1
     }
 }
 
 /// The numbers below `n`, shuffled.
-pub(super) fn shuffled_pages(n: u32, seed: u64) -> Vec<u32> {
+pub(super) fn shuffled_blocks(n: u32, seed: u64) -> Vec<u32> {
     let mut noise = Noise::new(seed);
-    let mut pages: Vec<u32> = (0..n).collect();
-    for i in (1..pages.len()).rev() {
-        pages.swap(i, noise.below(i + 1));
+    let mut blocks: Vec<u32> = (0..n).collect();
+    for i in (1..blocks.len()).rev() {
+        blocks.swap(i, noise.below(i + 1));
     }
-    pages
+    blocks
 }

@@ -1,8 +1,8 @@
 //! Operations that treat every row alike.
 
 use muse_core::contract::{
-    Attention, Backend, History, KvShape, Mask, PageGroup, PageTable, PickRow, Place, Rope,
-    Sampling, Token, WeightView,
+    Attention, Backend, BlockTable, History, KvGroup, KvShape, Mask, Rope, SampleRow, Sampling,
+    SeqSlice, Token, WeightView,
 };
 use muse_core::quant::Format;
 use muse_core::{Result, sampler};
@@ -139,9 +139,9 @@ pub fn rope_turns_pairs_by_position<B: Backend>(subject: &Subject<'_, B>) {
         let x = subject.noise(head_dim as u64, 6 * cols);
         let last = subject.positions - 1;
         let middle = last / 32;
-        let places = [place(0, 2), place(middle, 3), place(last, 1)];
+        let slices = [slice(0, 2), slice(middle, 3), slice(last, 1)];
         let mut buf = subject.buf(6, &x);
-        subject.device.rope(&mut buf, &places, &rope).unwrap();
+        subject.device.rope(&mut buf, &slices, &rope).unwrap();
         let want: Vec<_> = [0, 1, middle, middle + 1, middle + 2, last]
             .into_iter()
             .zip(x.chunks_exact(cols))
@@ -170,7 +170,7 @@ fn turned(row: &[f32], position: u32, rope: &Rope) -> Vec<Wanted> {
     row.chunks_exact(rope.head_dim).flat_map(turn).collect()
 }
 
-/// `gate`, `silu_mul`, `add` and `scale_cap`, small and large values included.
+/// `gate`, `silu_mul`, `add` and `scale_softcap`, small and large values included.
 pub fn elementwise_operations<B: Backend>(subject: &Subject<'_, B>) {
     let device = subject.device;
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
@@ -194,12 +194,13 @@ pub fn elementwise_operations<B: Backend>(subject: &Subject<'_, B>) {
         |x, y, rows| device.add(x, rows, y),
         |a, b| Wanted { value: a + b, magnitude: a.abs() + b.abs() },
     );
-    let scaled = |x: &mut B::Buf, _: &B::Buf, rows| device.scale_cap(x, rows, scale, None);
+    let scaled = |x: &mut B::Buf, _: &B::Buf, rows| device.scale_softcap(x, rows, scale, None);
     check_pairs(subject, "scale", scaled, |a, _| Wanted {
         value: a * factor,
         magnitude: (a * factor).abs(),
     });
-    let capped = |x: &mut B::Buf, _: &B::Buf, rows| device.scale_cap(x, rows, scale, Some(20.0));
+    let capped =
+        |x: &mut B::Buf, _: &B::Buf, rows| device.scale_softcap(x, rows, scale, Some(20.0));
     check_pairs(subject, "cap", capped, |a, _| Wanted {
         value: cap * (a * factor / cap).tanh(),
         magnitude: (a * factor).abs(),
@@ -230,13 +231,13 @@ fn check_pairs<B: Backend>(
 pub fn picks_follow_the_sampler<B: Backend>(subject: &Subject<'_, B>) {
     let vocab = 1000;
     let data = subject.noise(5, 4 * vocab);
-    let scores = subject.buf(4, &data);
+    let logits = subject.buf(4, &data);
     let greedy = Sampling::default();
     let drawn = Sampling { temperature: 1.3, top_k: 40, top_p: 0.9, seed: 11, ..greedy.clone() };
     let history = History::default();
     let rows: Vec<_> = [(2, &greedy, None), (0, &drawn, Some(3)), (3, &drawn, None)]
         .into_iter()
-        .map(|(row, sampling, logprobs)| PickRow {
+        .map(|(row, sampling, logprobs)| SampleRow {
             row,
             sampling,
             history: &history,
@@ -247,10 +248,10 @@ pub fn picks_follow_the_sampler<B: Backend>(subject: &Subject<'_, B>) {
         })
         .collect();
     let mut out = Vec::new();
-    subject.device.pick(&scores, &rows[..1], &mut out).unwrap();
-    subject.device.pick(&scores, &rows[1..], &mut out).unwrap();
+    subject.device.sample(&logits, &rows[..1], &mut out).unwrap();
+    subject.device.sample(&logits, &rows[1..], &mut out).unwrap();
     let slice = |row: usize| &data[row * vocab..(row + 1) * vocab];
-    let want: Vec<_> = rows.iter().map(|row| sampler::pick(slice(row.row), row)).collect();
+    let want: Vec<_> = rows.iter().map(|row| sampler::sample(slice(row.row), row)).collect();
     assert_eq!(out, want);
 }
 
@@ -272,11 +273,11 @@ pub fn row_operations_ignore_company<B: Backend>(subject: &Subject<'_, B>) {
         device.rms_norm(x, rows, None, 1e-5, out).unwrap();
         device.head_norm(out, rows, &head, 1e-5).unwrap();
         let rope = Rope { head_dim: 64, theta: 10_000.0 };
-        device.rope(out, &[place(start, rows)], &rope).unwrap();
+        device.rope(out, &[slice(start, rows)], &rope).unwrap();
         device.silu_mul(out, rows, x).unwrap();
         device.gate(out, rows, x).unwrap();
         device.add(out, rows, x).unwrap();
-        device.scale_cap(out, rows, 3.0, Some(2.0)).unwrap();
+        device.scale_softcap(out, rows, 3.0, Some(2.0)).unwrap();
     });
 }
 
@@ -289,8 +290,8 @@ pub fn no_rows_change_nothing<B: Backend>(subject: &Subject<'_, B>) {
     let table = WeightView { name: "token_embd.weight", ..weight(Format::F32, 7, 64) };
     let (table, weight) =
         (device.load(table).unwrap(), device.load(weight(Format::F32, 64, 64)).unwrap());
-    let (kind, group) = (subject.kinds[0], PageGroup::Full);
-    let shape = KvShape { group, pages: 1, kv_heads: 1, head_dim: 64, kind };
+    let (kind, group) = (subject.kinds[0], KvGroup::Full);
+    let shape = KvShape { group, blocks: 1, kv_heads: 1, head_dim: 64, kind };
     let mut kv = device.alloc_kv(shape).unwrap();
     let mask = Mask::Causal { window: None };
     let attention = Attention { heads: 1, head_dim: 64, scale: 1.0, mask };
@@ -302,13 +303,13 @@ pub fn no_rows_change_nothing<B: Backend>(subject: &Subject<'_, B>) {
     device.gate(&mut x, 0, &y).unwrap();
     device.silu_mul(&mut x, 0, &y).unwrap();
     device.add(&mut x, 0, &y).unwrap();
-    device.scale_cap(&mut x, 0, 2.0, None).unwrap();
-    for places in [&[place(3, 0)][..], &[]] {
-        device.rope(&mut x, places, &Rope { head_dim: 64, theta: 1e4 }).unwrap();
-        device.write_kv(&mut kv, places, &x, &y).unwrap();
-        device.attend(&y, &kv, places, &attention, &mut x).unwrap();
+    device.scale_softcap(&mut x, 0, 2.0, None).unwrap();
+    for slices in [&[slice(3, 0)][..], &[]] {
+        device.rope(&mut x, slices, &Rope { head_dim: 64, theta: 1e4 }).unwrap();
+        device.write_kv(&mut kv, slices, &x, &y).unwrap();
+        device.attend(&y, &kv, slices, &attention, &mut x).unwrap();
     }
-    device.pick(&y, &[], &mut Vec::new()).unwrap();
+    device.sample(&y, &[], &mut Vec::new()).unwrap();
     assert_same_bits("no rows", &subject.read(&x, 2 * 64), &before);
 }
 
@@ -336,8 +337,8 @@ fn ignores_company<B: Backend>(
     }
 }
 
-fn place(start: u32, rows: usize) -> Place<'static> {
-    Place { start, rows, pages: PageTable::default() }
+fn slice(start: u32, rows: usize) -> SeqSlice<'static> {
+    SeqSlice { start, len: rows, blocks: BlockTable::default() }
 }
 
 fn exact(x: f32) -> Wanted {

@@ -1,23 +1,23 @@
-//! Below which confidence a guess is not worth its row.
+//! Below which confidence a draft is not worth its row.
 
 /// The floors to choose from.
 const FLOORS: [f32; 4] = [0.0, 0.15, 0.35, 0.6];
-/// Verifies that carry every guess before a floor is chosen, and then one of how many.
+/// Verifies that carry every draft before a threshold is chosen, and then one of how many.
 const WHOLE: (u32, u32) = (4, 8);
 /// What earlier verifies count for.
 const MEMORY: f64 = 0.9;
 
-/// Chooses the floor of one request. Verifies that carry every guess show what each floor would
+/// Chooses the threshold of one request. Verifies that carry every draft show what each threshold would
 /// have given and cost.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Floor {
-    /// Tokens and seconds under each floor.
+pub(in crate::engine) struct ConfidenceThreshold {
+    /// Tokens and seconds under each threshold.
     sums: [(f64, f64); FLOORS.len()],
     verifies: u32,
 }
 
-impl Floor {
-    /// The floor of the coming verify.
+impl ConfidenceThreshold {
+    /// The threshold of the coming verify.
     pub(super) fn choose(&self) -> f32 {
         if self.verifies < WHOLE.0 || self.verifies.is_multiple_of(WHOLE.1) {
             return FLOORS[0];
@@ -31,8 +31,8 @@ impl Floor {
         FLOORS[best]
     }
 
-    /// A verify of the guesses with these confidences, cut by [`Floor::choose`], kept the first
-    /// `kept`. `plain` tokens come without guesses; `seconds` is what a step costs by guesses.
+    /// A verify of the drafts with these confidences, cut by [`ConfidenceThreshold::choose`], kept the first
+    /// `kept`. `plain` tokens come without drafts; `seconds` is what a step costs by drafts.
     pub(super) fn learn(
         &mut self,
         confidences: &[f32],
@@ -45,8 +45,8 @@ impl Floor {
         if !whole {
             return;
         }
-        for (floor, (tokens, time)) in FLOORS.iter().zip(&mut self.sums) {
-            let carried = confidences.iter().take_while(|c| *c >= floor).count();
+        for (threshold, (tokens, time)) in FLOORS.iter().zip(&mut self.sums) {
+            let carried = confidences.iter().take_while(|c| *c >= threshold).count();
             *tokens = *tokens * MEMORY + plain + kept.min(carried) as f64;
             *time = *time * MEMORY + seconds(carried);
         }
@@ -58,9 +58,9 @@ mod tests {
     use super::*;
 
     fn chosen(confidences: &[f32], kept: usize, seconds: fn(usize) -> f64) -> f32 {
-        let mut floor = Floor::default();
-        (0..9).for_each(|_| floor.learn(confidences, kept, 1.0, seconds));
-        floor.choose()
+        let mut threshold = ConfidenceThreshold::default();
+        (0..9).for_each(|_| threshold.learn(confidences, kept, 1.0, seconds));
+        threshold.choose()
     }
 
     #[test]
@@ -74,11 +74,11 @@ mod tests {
 
     #[test]
     fn every_guess_is_carried_now_and_then() {
-        let mut floor = Floor::default();
+        let mut threshold = ConfidenceThreshold::default();
         let mut whole = 0;
         for _ in 0..80 {
-            whole += usize::from(floor.choose() == 0.0);
-            floor.learn(&[0.9, 0.1], 1, 1.0, |n| 1.0 + n as f64);
+            whole += usize::from(threshold.choose() == 0.0);
+            threshold.learn(&[0.9, 0.1], 1, 1.0, |n| 1.0 + n as f64);
         }
         assert_eq!(whole, 13);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::place::Token;
+use super::sequence::Token;
 use crate::Result;
 
 /// How a request wants its tokens drawn. Order of application: penalties, logit bias, mask,
@@ -17,14 +17,14 @@ pub struct Sampling {
     pub top_p: f32,
     /// Keep tokens with at least this share of the best one's probability; 0 keeps all.
     pub min_p: f32,
-    /// Divides positive and multiplies negative scores of tokens seen in prompt or completion; 1
+    /// Divides positive and multiplies negative logits of tokens seen in prompt or completion; 1
     /// is off.
     pub repetition_penalty: f32,
     /// Subtracted per occurrence in the completion.
     pub frequency_penalty: f32,
     /// Subtracted once when in the completion.
     pub presence_penalty: f32,
-    /// Added to the scores of single tokens.
+    /// Added to the logits of single tokens.
     pub logit_bias: Vec<(Token, f32)>,
     /// Seed of the noise. Noise depends on `(seed, position)` only.
     pub seed: u64,
@@ -72,8 +72,8 @@ impl TokenMask {
 
 /// One token to choose.
 #[derive(Clone, Copy, Debug)]
-pub struct PickRow<'a> {
-    /// Row of the scores buffer.
+pub struct SampleRow<'a> {
+    /// Row of the logits buffer.
     pub row: usize,
     /// The request's settings.
     pub sampling: &'a Sampling,
@@ -91,10 +91,10 @@ pub struct PickRow<'a> {
 
 /// A chosen token.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Picked {
+pub struct Sampled {
     /// The token.
     pub token: Token,
-    /// `ln softmax(scores)[token]` before penalties, mask and temperature; 0 when not asked for; not
+    /// `ln softmax(logits)[token]` before penalties, mask and temperature; 0 when not asked for; not
     /// a number when no score was one.
     pub logprob: f32,
     /// The likeliest tokens with their log-probabilities, best first, as many as asked for.

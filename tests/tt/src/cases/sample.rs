@@ -1,7 +1,7 @@
 //! Choosing tokens.
 
 use muse_core::Result;
-use muse_core::contract::{Backend, History, PickRow, Sampling};
+use muse_core::contract::{Backend, History, SampleRow, Sampling};
 use muse_core::quant::tile::{SIDE, TileFormat};
 use muse_tt::{Ids, Matrix, op};
 
@@ -63,7 +63,7 @@ impl Bench {
         }
         let got: Vec<f32> = columns.read()?[..rows].iter().map(|column| *column as f32).collect();
         let (sampling, history) = (Sampling::default(), History::default());
-        let pick = |row| PickRow {
+        let pick = |row| SampleRow {
             row,
             sampling: &sampling,
             history: &history,
@@ -72,9 +72,9 @@ impl Bench {
             position: 0,
             logprobs: None,
         };
-        let asked: Vec<PickRow<'_>> = (0..rows).map(pick).collect();
+        let asked: Vec<SampleRow<'_>> = (0..rows).map(pick).collect();
         let mut picked = Vec::new();
-        self.cpu.pick(&self.on_cpu(&scores, cols)?, &asked, &mut picked)?;
+        self.cpu.sample(&self.on_cpu(&scores, cols)?, &asked, &mut picked)?;
         let want: Vec<f32> = picked.iter().map(|picked| picked.token.0 as f32).collect();
         Ok(Outcome::exact(&got, &want))
     }

@@ -1,6 +1,6 @@
 //! Whether drafting pays for a request, by what it was seen to do.
 
-/// Samples with guesses before a verdict, the worst of them not counted.
+/// Samples with drafts before a verdict, the worst of them not counted.
 const TRIED: u32 = 4;
 /// Samples of a trial after a pause.
 const TRIAL: u32 = 2;
@@ -61,20 +61,20 @@ enum State {
 
 /// Decides for one request.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Governor {
+pub(in crate::engine) struct DraftController {
     with: Side,
     without: Side,
     state: State,
     pause: u32,
 }
 
-impl Governor {
+impl DraftController {
     pub(super) fn new() -> Self {
         let side = Side::default();
         Self { with: side, without: side, state: State::Drafts, pause: PAUSE.0 }
     }
 
-    /// Whether the coming step may carry guesses. Call it once a step.
+    /// Whether the coming step may carry drafts. Call it once a step.
     pub(super) fn allows(&mut self) -> bool {
         match &mut self.state {
             State::Pauses { left: 0 } => {
@@ -104,18 +104,18 @@ impl Governor {
         self.state == State::Tries
     }
 
-    /// No guesses for a while, each time for longer.
+    /// No drafts for a while, each time for longer.
     pub(super) fn park(&mut self) {
         self.state = State::Pauses { left: self.pause };
         self.pause = (2 * self.pause).min(PAUSE.1);
     }
 
-    /// A step without guesses.
+    /// A step without drafts.
     pub(super) fn saw_plain(&mut self, tokens: f64, seconds: f64) {
         self.without.add(tokens, seconds);
     }
 
-    /// A step with guesses; `expected` is the rate to expect without while none was seen.
+    /// A step with drafts; `expected` is the rate to expect without while none was seen.
     pub(super) fn saw_drafted(&mut self, tokens: f64, seconds: f64, expected: f64) {
         self.with.add(tokens, seconds);
         let without = self.without.rate(false).unwrap_or(expected);
@@ -144,18 +144,18 @@ mod tests {
 
     /// Steps until it stops drafting, and the pauses after that.
     fn pauses(with: f64, steps: usize) -> (usize, Vec<usize>) {
-        let mut governor = Governor::new();
+        let mut controller = DraftController::new();
         let (mut drafted, mut pauses, mut pause) = (0, Vec::new(), 0);
         for _ in 0..steps {
-            if governor.allows() {
+            if controller.allows() {
                 if pause > 0 {
                     pauses.push(std::mem::take(&mut pause));
                 }
                 drafted += usize::from(pauses.is_empty());
-                governor.saw_drafted(with, 1.0, 1.0);
+                controller.saw_drafted(with, 1.0, 1.0);
             } else {
                 pause += 1;
-                governor.saw_plain(1.0, 1.0);
+                controller.saw_plain(1.0, 1.0);
             }
         }
         (drafted, pauses)
@@ -173,25 +173,25 @@ mod tests {
 
     #[test]
     fn the_first_and_the_worst_do_not_decide() {
-        let mut governor = Governor::new();
-        governor.saw_drafted(0.01, 1.0, 1.0);
-        governor.saw_drafted(0.1, 1.0, 1.0);
+        let mut controller = DraftController::new();
+        controller.saw_drafted(0.01, 1.0, 1.0);
+        controller.saw_drafted(0.1, 1.0, 1.0);
         for _ in 0..20 {
-            governor.saw_drafted(1.2, 1.0, 1.0);
-            assert!(governor.allows());
+            controller.saw_drafted(1.2, 1.0, 1.0);
+            assert!(controller.allows());
         }
     }
 
     #[test]
     fn after_a_pause_it_must_win_by_a_margin() {
         for (rate, wins) in [(1.1, false), (1.2, true)] {
-            let mut governor = Governor::new();
-            governor.saw_plain(9.0, 1.0);
-            governor.saw_plain(1.0, 1.0);
-            governor.park();
-            while !governor.allows() {}
-            (0..TRIAL).for_each(|_| governor.saw_drafted(rate, 1.0, 5.0));
-            assert_eq!(governor.state == State::Drafts, wins, "{rate}");
+            let mut controller = DraftController::new();
+            controller.saw_plain(9.0, 1.0);
+            controller.saw_plain(1.0, 1.0);
+            controller.park();
+            while !controller.allows() {}
+            (0..TRIAL).for_each(|_| controller.saw_drafted(rate, 1.0, 5.0));
+            assert_eq!(controller.state == State::Drafts, wins, "{rate}");
         }
     }
 }

@@ -1,27 +1,27 @@
-//! Pages that made way come back from a shelf, later and in another engine, and change no token.
+//! KV blocks that made way come back from a kv_offload, later and in another engine, and change no token.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use muse_core::Result;
-use muse_core::contract::{KvType, PrefixName, SeqId, Shelf, Token};
-use muse_core::engine::{EngineOptions, Loop};
-use muse_core::sampler::mix;
+use muse_core::contract::{KvOffloadStore, KvType, PrefixHash, SeqId, Token};
+use muse_core::engine::{EngineCore, EngineOptions};
+use muse_core::hash::hash64;
 use muse_cpu::Cpu;
 use muse_kv::Pool;
-use muse_testkit::fake::{FakeOptions, FakeShelf};
+use muse_testkit::fake::{FakeOffloadStore, FakeOptions};
 use muse_tests::chats::chats;
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
 use muse_tests::sim::{Ask, Heard, Rig, Setup, client, plain};
 
 fn words(seed: u64, count: usize) -> Vec<Token> {
-    (0..count as u64).map(|i| Token((mix(seed, i) % 61) as u32)).collect()
+    (0..count as u64).map(|i| Token((hash64(seed, i) % 61) as u32)).collect()
 }
 
-fn small(shelf: Arc<dyn Shelf>) -> Setup {
-    let fake = FakeOptions { full_pages: 9, window_pages: 9, ..FakeOptions::default() };
-    let options = EngineOptions { shelf: Some(shelf), ..Setup::roomy().options };
+fn small(kv_offload: Arc<dyn KvOffloadStore>) -> Setup {
+    let fake = FakeOptions { full_blocks: 9, window_blocks: 9, ..FakeOptions::default() };
+    let options = EngineOptions { kv_offload: Some(kv_offload), ..Setup::roomy().options };
     Setup { fake, options, ..Setup::roomy() }
 }
 
@@ -36,24 +36,24 @@ fn answer(rig: &mut Rig, id: u64, ask: &Ask) -> Heard {
 
 #[test]
 fn what_was_evicted_is_found_on_the_shelf() {
-    let shelf = Arc::new(FakeShelf::new(0));
-    let setup = small(shelf.clone());
+    let kv_offload = Arc::new(FakeOffloadStore::new(0));
+    let setup = small(kv_offload.clone());
     let mut rig = setup.build().expect("fits");
     for (id, seed) in [1, 2, 1, 3, 2, 1].into_iter().enumerate() {
         let ask = Ask::greedy(words(seed, 400), 30);
         let heard = answer(&mut rig, id as u64, &ask);
         assert_eq!(heard.tokens, plain(setup.fake, &ask), "request {id}");
-        // Six complete pages of the prompt; each prompt pushes the others out.
+        // Six complete KV blocks of the prompt; each prompt pushes the others out.
         let cached = if id == 0 || id == 1 || id == 3 { 0 } else { 384 };
         assert_eq!(heard.done[0].usage.cached, cached, "request {id}");
     }
-    assert!(shelf.found() >= 12, "{} pages were found", shelf.found());
+    assert!(kv_offload.found() >= 12, "{} blocks were found", kv_offload.found());
 }
 
 #[test]
 fn another_engine_finds_what_one_left() {
-    let shelf = Arc::new(FakeShelf::new(0));
-    let setup = small(shelf.clone());
+    let kv_offload = Arc::new(FakeOffloadStore::new(0));
+    let setup = small(kv_offload.clone());
     let ask = Ask::greedy(words(5, 300), 20);
     let mut first = setup.build().expect("fits");
     assert_eq!(answer(&mut first, 1, &ask).done[0].usage.cached, 0);
@@ -67,9 +67,9 @@ fn another_engine_finds_what_one_left() {
 
 #[test]
 fn loading_keeps_nobody_waiting() {
-    let shelf = Arc::new(FakeShelf::new(0));
-    let fake = FakeOptions { full_pages: 60, window_pages: 60, ..FakeOptions::default() };
-    let options = EngineOptions { shelf: Some(shelf.clone()), ..Setup::roomy().options };
+    let kv_offload = Arc::new(FakeOffloadStore::new(0));
+    let fake = FakeOptions { full_blocks: 60, window_blocks: 60, ..FakeOptions::default() };
+    let options = EngineOptions { kv_offload: Some(kv_offload.clone()), ..Setup::roomy().options };
     let setup = Setup { fake, options, drafter: None, ..Setup::roomy() };
     let long = Ask::greedy(words(5, 1500), 1);
     let mut first = setup.build().expect("fits");
@@ -86,64 +86,64 @@ fn loading_keeps_nobody_waiting() {
     let short = Ask::greedy(words(7, 5), 2);
     second.engine.submit(SeqId(3), short.request(61), sink, Duration::ZERO).expect("is taken");
     for step in 2..30 {
-        let before = shelf.found();
+        let before = kv_offload.found();
         second.engine.step(&|| Duration::ZERO).expect("no fault");
-        assert!(shelf.found() <= before + 8, "a few pages a step");
+        assert!(kv_offload.found() <= before + 8, "a few blocks a step");
         assert_eq!(talker.lock().expect("no panic").tokens.len(), step, "a token a step");
         if step == 3 {
-            // It came later than the one whose pages are still loaded.
+            // It came later than the one whose KV blocks are still loaded.
             assert_eq!(newcomer.lock().expect("no panic").tokens, plain(fake, &short));
-            assert!(reader.lock().expect("no panic").tokens.is_empty(), "16 of 23 pages");
+            assert!(reader.lock().expect("no panic").tokens.is_empty(), "16 of 23 blocks");
         }
     }
     let reader = reader.lock().expect("no panic");
-    assert_eq!(reader.done[0].usage.cached, 1472, "all 23 complete pages");
+    assert_eq!(reader.done[0].usage.cached, 1472, "all 23 complete blocks");
     assert_eq!(reader.tokens, plain(fake, &long));
 }
 
-/// Finds pages of another length than this model's.
+/// Finds KV blocks of another length than this model's.
 struct Foreign;
 
-impl Shelf for Foreign {
-    fn root(&self) -> PrefixName {
-        PrefixName::default()
+impl KvOffloadStore for Foreign {
+    fn root(&self) -> PrefixHash {
+        PrefixHash::default()
     }
 
-    fn put(&self, _: PrefixName, _: &[u8]) {}
+    fn put(&self, _: PrefixHash, _: &[u8]) {}
 
-    fn settle(&self) {}
+    fn flush(&self) {}
 
-    fn get(&self, _: PrefixName, out: &mut Vec<u8>) -> bool {
+    fn get(&self, _: PrefixHash, out: &mut Vec<u8>) -> bool {
         *out = vec![1; 100];
         true
     }
 }
 
 #[test]
-fn pages_of_another_length_are_left_alone() {
+fn blocks_of_another_length_are_left_alone() {
     let setup = small(Arc::new(Foreign));
     let ask = Ask::greedy(words(6, 200), 20);
     let heard = answer(&mut setup.build().expect("fits"), 1, &ask);
     assert_eq!((heard.done[0].usage.cached, heard.tokens), (0, plain(setup.fake, &ask)));
 }
 
-/// The trained model with its drafter on a shelf.
-fn nano(shelf: Arc<dyn Shelf>) -> Result<Loop<Cpu>> {
+/// The trained model with its drafter on a kv_offload.
+fn nano(kv_offload: Arc<dyn KvOffloadStore>) -> Result<EngineCore<Cpu>> {
     let nano = Checkpoint::nano()?;
     let mut pair = Pair::new(cpu(), &*nano.target, Some(&*nano.drafter), KvType::Bf16, &[])?;
-    pair.pool = Pool::spilling(pair.pool.options(), shelf.root());
-    pair.into_engine(&EngineOptions { shelf: Some(shelf), ..EngineOptions::default() })
+    pair.pool = Pool::spilling(pair.pool.options(), kv_offload.root());
+    pair.into_engine(&EngineOptions { kv_offload: Some(kv_offload), ..EngineOptions::default() })
 }
 
 #[test]
 fn the_trained_model_goes_on_where_another_run_stopped() -> Result<()> {
-    let shelf: Arc<dyn Shelf> = Arc::new(FakeShelf::new(0));
+    let kv_offload: Arc<dyn KvOffloadStore> = Arc::new(FakeOffloadStore::new(0));
     let chats = chats();
     let prompt: Vec<Token> =
         chats[..6].iter().flat_map(|chat| [&chat.prompt, &chat.ids]).flatten().copied().collect();
     let ask = Ask { logprobs: Some(1), ..Ask::greedy(prompt.clone(), 30) };
     let run = || -> Result<Heard> {
-        let mut engine = nano(Arc::clone(&shelf))?;
+        let mut engine = nano(Arc::clone(&kv_offload))?;
         let (client, sink) = client(None);
         let vocab = engine.limits().vocab;
         engine.submit(SeqId(1), ask.request(vocab), sink, Duration::ZERO)?;
@@ -155,7 +155,7 @@ fn the_trained_model_goes_on_where_another_run_stopped() -> Result<()> {
     let usage = |heard: &Heard| heard.done[0].usage.clone();
     assert_eq!(usage(&first).cached, 0);
     assert_eq!(usage(&second).cached as usize, (prompt.len() - 1) / 64 * 64);
-    // Bit for bit, and the drafter guesses as it did: its rows came back too.
+    // Bit for bit, and the drafter drafts as it did: its rows came back too.
     assert_eq!(second.tokens, first.tokens);
     assert_eq!(usage(&second).accepted, usage(&first).accepted);
     Ok(())
