@@ -5,10 +5,9 @@ use std::sync::Mutex;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Attention, Backend, BlockCopy, KvShape, Mask, Rope, SampleRow, Sampled, SeqSlice, Token,
-    WeightView,
+    Attention, Backend, BlockCopy, KvShape, Mask, Rope, SampleRow, Sampled, SeqSlice, TensorInfo,
+    Token, WeightView,
 };
-use muse_core::quant::Format;
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -179,8 +178,12 @@ impl<B: Backend> Backend for Bent<B> {
         self.inner.load(weight)
     }
 
-    fn weight_bytes(&self, format: Format, rows: usize, cols: usize) -> u64 {
-        self.inner.weight_bytes(format, rows, cols)
+    fn weight_bytes(&self, tensor: &TensorInfo) -> u64 {
+        self.inner.weight_bytes(tensor)
+    }
+
+    fn free_memory(&self) -> Result<Option<u64>> {
+        self.inner.free_memory()
     }
 
     fn alloc_kv(&self, shape: KvShape) -> Result<B::Kv> {

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use muse_core::Result;
 use muse_core::contract::{
-    CheckpointSpec, GenerationDefaults, KvType, LayerSpec, SeqId, TensorInfo, TextSpec, Token,
-    Vocabulary, WeightSource, WeightView,
+    BlockCount, CheckpointSpec, GenerationDefaults, KvType, LayerSpec, ModelSizes, SeqId,
+    TensorInfo, TextSpec, Token, Vocabulary, WeightSource, WeightView,
 };
 use muse_core::engine::{EngineCore, EngineOptions};
 use muse_core::hash::hash64;
-use muse_core::model::{Model, ModelOptions};
+use muse_core::model::Model;
 use muse_core::quant::Format;
 use muse_cpu::{Cpu, CpuOptions};
 use muse_kv::{Pool, PoolOptions};
@@ -234,21 +234,22 @@ pub fn search(positions: usize, seed: u64, threads: Option<usize>) -> Result<Vec
 
 fn engine(positions: usize, threads: Option<usize>) -> Result<EngineCore<Cpu>> {
     let backend = std::sync::Arc::new(Cpu::new(CpuOptions { threads })?);
+    let window = (WINDOW as usize + ROWS).div_ceil(64) + 4;
     let pool = PoolOptions {
-        full_blocks: positions.div_ceil(64) + 2,
-        window_blocks: (WINDOW as usize + ROWS).div_ceil(64) + 4,
-        reach: WINDOW - 1,
-        block: ROWS as u32,
+        blocks: BlockCount { full: positions.div_ceil(64) + 2, window },
+        window_reach: WINDOW - 1,
+        max_step_tokens: ROWS as u32,
+        ..PoolOptions::default()
     };
-    let options = ModelOptions {
+    let sizes = ModelSizes {
         kv: KvType::Bf16,
-        full_blocks: pool.full_blocks,
-        window_blocks: pool.window_blocks,
+        blocks: pool.blocks,
+        max_num_seqs: 1,
         max_num_batched_tokens: ROWS,
         max_logits_rows: 1,
-        captured_layers: Vec::new(),
     };
-    let model = Model::new(backend.clone(), &Haystack::new(positions), &options, &mut |_, _| {})?;
+    let source = Haystack::new(positions);
+    let model = Model::new(backend.clone(), &source, &sizes, &[], &mut |_, _| {})?;
     let options = EngineOptions { max_num_seqs: 1, ..EngineOptions::default() };
     EngineCore::new(backend, Box::new(model), None, Box::new(Pool::new(pool)), &options)
 }

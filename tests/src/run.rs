@@ -7,19 +7,18 @@ use std::sync::Arc;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, Backend, BatchEntry, BatchInput, ContextSlice, Drafter, EmbeddingAndLmHead, History,
-    KvBlocks, KvPool, KvType, LogitsRequest, PositionKey, SampleRow, Sampling, SeqId, SeqSlice,
-    TargetModel, Token, WeightSource,
+    Anchor, Backend, BatchEntry, BatchInput, BlockCount, ContextSlice, Drafter, EmbeddingAndLmHead,
+    Footprint, History, KvBlocks, KvPool, KvType, LogitsRequest, ModelSizes, PositionKey,
+    SampleRow, Sampling, SeqId, SeqSlice, TargetModel, Token, WeightSource,
 };
 use muse_core::engine::{EngineCore, EngineOptions};
-use muse_core::model::{Model, ModelOptions};
-use muse_dflash::{Dflash, DflashOptions};
+use muse_core::model::{Model, ModelFootprint};
+use muse_dflash::Dflash;
 use muse_kv::{Pool, PoolOptions};
 
 /// The most rows and logits rows of a pass.
 pub const MAX_ROWS: usize = 1024;
-const FULL_PAGES: usize = 64;
-const WINDOW_PAGES: usize = 64;
+const KV_BLOCKS: BlockCount = BlockCount { full: 64, window: 64 };
 
 /// Models on one backend that share a pool.
 pub struct Pair<B: Backend> {
@@ -70,31 +69,25 @@ impl<B: Backend> Pair<B> {
         let spec = drafter.and_then(|source| source.spec().drafter.clone());
         let captured_layers =
             spec.as_ref().map_or(captured_layers.to_vec(), |spec| spec.target_layers.clone());
-        let options = ModelOptions {
+        let sizes = ModelSizes {
             kv,
-            full_blocks: FULL_PAGES,
-            window_blocks: WINDOW_PAGES,
+            blocks: KV_BLOCKS,
+            max_num_seqs: 3,
             max_num_batched_tokens: MAX_ROWS,
             max_logits_rows: MAX_ROWS,
-            captured_layers,
         };
-        let target = Model::new(backend.clone(), target, &options, quiet)?;
-        let options = DflashOptions {
-            kv,
-            window_blocks: WINDOW_PAGES,
-            max_anchors: 3,
-            max_num_batched_tokens: 48,
-        };
+        let target = Model::new(backend.clone(), target, &sizes, &captured_layers, quiet)?;
+        // Fewer than a pass of the target model: longer contexts are taken in several passes.
+        let sizes = ModelSizes { max_num_batched_tokens: 48, ..sizes };
         let drafter = drafter
-            .map(|source| Dflash::new(backend.clone(), source, target.spec(), &options, quiet))
+            .map(|source| Dflash::new(backend.clone(), source, target.spec(), &sizes, quiet))
             .transpose()?;
-        let windows = target.spec().layers.iter().filter_map(|layer| layer.window);
-        let reach = windows.map(|window| window - 1).chain(spec.iter().map(|spec| spec.reach));
+        let footprint = ModelFootprint { spec: target.spec(), captured_layers: 0 };
         let pool = Pool::new(PoolOptions {
-            full_blocks: FULL_PAGES,
-            window_blocks: WINDOW_PAGES,
-            reach: reach.max().unwrap_or(0),
-            block: MAX_ROWS as u32,
+            blocks: KV_BLOCKS,
+            window_reach: footprint.window_reach().max(spec.map_or(0, |spec| spec.reach)),
+            max_step_tokens: MAX_ROWS as u32,
+            ..PoolOptions::default()
         });
         Ok(Self { backend, target, drafter, pool, opened: 0 })
     }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use muse_core::contract::{Event, KvType, Sampling, SeqId, Token};
+use muse_core::contract::{
+    BlockCount, Event, Footprint, KvType, ModelSizes, Sampling, SeqId, Token,
+};
 use muse_core::engine::{EngineCore, EngineOptions};
-use muse_core::model::{Model, ModelOptions, scratch_bytes};
-use muse_dflash::{Dflash, DflashOptions};
+use muse_core::model::{Model, ModelFootprint};
+use muse_dflash::{Dflash, DflashFootprint};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
 use muse_tests::sim::{Ask, Setup};
@@ -97,25 +99,24 @@ fn buffers_take_what_is_planned_for_them() -> muse_core::Result<()> {
     let draft = nano.drafter.spec().drafter.clone().expect("a drafter");
     let backend = Arc::new(cpu());
     let measure = |rows: usize, most: usize| -> muse_core::Result<(usize, usize)> {
-        let (kv, window_blocks) = (KvType::Bf16, 4);
-        let options = ModelOptions {
-            kv,
-            full_blocks: 4,
-            window_blocks,
+        let sizes = ModelSizes {
+            kv: KvType::Bf16,
+            blocks: BlockCount { full: 4, window: 4 },
+            max_num_seqs: most,
             max_num_batched_tokens: rows,
-            max_logits_rows: most * draft.block,
-            captured_layers: draft.target_layers.clone(),
+            max_logits_rows: most * draft.draft_block,
         };
-        let quiet = &mut |_, _| {};
-        let (model, bytes) = kept(|| Model::new(backend.clone(), &*nano.target, &options, quiet));
-        let planned = scratch_bytes(&spec, &options);
+        let (quiet, captured) = (&mut |_, _| {}, &draft.target_layers);
+        let load = || Model::new(backend.clone(), &*nano.target, &sizes, captured, quiet);
+        let (model, bytes) = kept(load);
         drop(model?);
-        let options =
-            DflashOptions { kv, window_blocks, max_anchors: most, max_num_batched_tokens: rows };
-        let load = || Dflash::new(backend.clone(), &*nano.drafter, &spec, &options, quiet);
+        let load = || Dflash::new(backend.clone(), &*nano.drafter, &spec, &sizes, quiet);
         let (drafter, more) = kept(load);
         drop(drafter?);
-        Ok((bytes + more, planned + muse_dflash::scratch_bytes(&draft, spec.vocab, &options)))
+        let model = ModelFootprint { spec: &spec, captured_layers: captured.len() };
+        let drafter = DflashFootprint { spec: &draft, vocab: spec.vocab };
+        let planned = model.scratch_bytes(&sizes) + drafter.scratch_bytes(&sizes);
+        Ok((bytes + more, planned))
     };
     // Weights and KV blocks are the same: the difference is that of the buffers.
     let ((few, few_planned), (many, many_planned)) = (measure(64, 1)?, measure(700, 9)?);

@@ -8,7 +8,7 @@ use muse_core::contract::{KvOffloadStore, KvType, PrefixHash, SeqId, Token};
 use muse_core::engine::{EngineCore, EngineOptions};
 use muse_core::hash::hash64;
 use muse_cpu::Cpu;
-use muse_kv::Pool;
+use muse_kv::{Pool, PoolOptions};
 use muse_testkit::fake::{FakeOffloadStore, FakeOptions};
 use muse_tests::chats::chats;
 use muse_tests::checkpoint::{Checkpoint, cpu};
@@ -131,7 +131,8 @@ fn blocks_of_another_length_are_left_alone() {
 fn nano(kv_offload: Arc<dyn KvOffloadStore>) -> Result<EngineCore<Cpu>> {
     let nano = Checkpoint::nano()?;
     let mut pair = Pair::new(cpu(), &*nano.target, Some(&*nano.drafter), KvType::Bf16, &[])?;
-    pair.pool = Pool::spilling(pair.pool.options(), kv_offload.root());
+    pair.pool =
+        Pool::new(PoolOptions { offload_root: Some(kv_offload.root()), ..pair.pool.options() });
     pair.into_engine(&EngineOptions { kv_offload: Some(kv_offload), ..EngineOptions::default() })
 }
 

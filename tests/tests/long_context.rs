@@ -3,9 +3,9 @@
 
 use muse_core::Result;
 use muse_core::contract::{
-    Backend, BlockTable, KV_BLOCK_SIZE, KvType, LayerSpec, Rope, SeqSlice, TextSpec,
+    Backend, BlockTable, Footprint, KV_BLOCK_SIZE, KvType, LayerSpec, Rope, SeqSlice, TextSpec,
 };
-use muse_core::model::block_bytes;
+use muse_core::model::ModelFootprint;
 use muse_tests::checkpoint::cpu;
 use muse_tests::haystack::search;
 
@@ -84,7 +84,8 @@ fn the_published_model_takes_13312_bytes_a_token_and_its_windows() {
         max_positions: 131_072,
         image_token: None,
     };
-    let bytes = block_bytes(&spec, KvType::Bf16);
+    let footprint = ModelFootprint { spec: &spec, captured_layers: 0 };
+    let bytes = footprint.block_bytes(KvType::Bf16);
     assert_eq!(bytes.full, 13_312 * KV_BLOCK_SIZE);
     assert_eq!(bytes.window, 39 * 1024 * KV_BLOCK_SIZE);
     // All positions of one sequence: 1.74 GB, and 81.8 MB for every 2048 positions of windows.

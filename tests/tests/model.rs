@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use muse_core::contract::{
-    Backend, BatchEntry, BatchInput, BlockCopy, BlockTable, EmbeddingAndLmHead, KvBlocks, KvGroup,
-    KvPool, KvType, LayerSpec, LogitsRequest, SeqSlice, TargetModel, TextSpec, Token, WeightSource,
+    Backend, BatchEntry, BatchInput, BlockCopy, BlockCount, BlockTable, EmbeddingAndLmHead,
+    Footprint, KvBlocks, KvGroup, KvPool, KvType, LayerSpec, LogitsRequest, ModelSizes, SeqSlice,
+    TargetModel, TextSpec, Token, WeightSource,
 };
-use muse_core::model::{Model, ModelOptions, block_bytes};
+use muse_core::model::{Model, ModelFootprint};
 use muse_core::{Error, Result};
 use muse_cpu::Cpu;
-use muse_dflash::{Dflash, DflashOptions};
+use muse_dflash::Dflash;
 use muse_testkit::Golden;
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::edited::Edited;
@@ -97,7 +98,8 @@ fn blocks_can_move() -> Result<()> {
     for (group, blocks) in groups {
         blocks.iter().try_for_each(|&block| pair.target.save_block(group, block, &mut saved))?;
     }
-    let bytes = block_bytes(pair.target.spec(), KvType::Q8_0);
+    let footprint = ModelFootprint { spec: pair.target.spec(), captured_layers: 0 };
+    let bytes = footprint.block_bytes(KvType::Q8_0);
     assert_eq!(saved.len(), full.len() * bytes.full + window.len() * bytes.window);
     let mut rest = &saved[..];
     for (group, blocks) in groups {
@@ -136,25 +138,30 @@ fn block_bytes_of_the_30b_model() -> Result<()> {
         layers: (0..52).map(layer).collect(),
         ..tiny.target.spec().text.clone().expect("a text model")
     };
-    let bytes = block_bytes(&spec, KvType::Bf16);
+    let footprint = ModelFootprint { spec: &spec, captured_layers: 0 };
+    let bytes = footprint.block_bytes(KvType::Bf16);
     assert_eq!((bytes.full, bytes.window), (64 * 13_312, 64 * (53_248 - 13_312)));
-    assert_eq!(block_bytes(&spec, KvType::F32).full, 2 * bytes.full);
-    assert_eq!(block_bytes(&spec, KvType::Q8_0).full, bytes.full / 64 * 34);
+    assert_eq!(footprint.block_bytes(KvType::F32).full, 2 * bytes.full);
+    assert_eq!(footprint.block_bytes(KvType::Q8_0).full, bytes.full / 64 * 34);
+    assert_eq!(footprint.window_reach(), 2047);
     Ok(())
 }
 
-/// What a refusal says.
-fn refusal(source: &dyn WeightSource, captured_layers: &[usize], kv: KvType) -> Error {
-    let options = ModelOptions {
+fn smallest(kv: KvType) -> ModelSizes {
+    ModelSizes {
         kv,
-        full_blocks: 1,
-        window_blocks: 1,
+        blocks: BlockCount { full: 1, window: 1 },
+        max_num_seqs: 1,
         max_num_batched_tokens: 1,
         max_logits_rows: 1,
-        captured_layers: captured_layers.to_vec(),
-    };
+    }
+}
+
+/// Why a model cannot be loaded.
+fn refusal(source: &dyn WeightSource, captured_layers: &[usize], kv: KvType) -> Error {
     let backend = Arc::new(cpu());
-    Model::new(backend, source, &options, &mut |_, _| {}).err().expect("a refusal")
+    let model = Model::new(backend, source, &smallest(kv), captured_layers, &mut |_, _| {});
+    model.err().expect("a refusal")
 }
 
 #[test]
@@ -184,15 +191,9 @@ fn models_that_do_not_fit_are_refused() -> Result<()> {
 fn drafters_of_other_models_are_refused() -> Result<()> {
     let (tiny, nano) = (Checkpoint::tiny()?, Checkpoint::nano()?);
     let target = tiny.target.spec().text.as_ref().expect("a text model");
-    let options = DflashOptions {
-        kv: KvType::F32,
-        window_blocks: 1,
-        max_anchors: 1,
-        max_num_batched_tokens: 1,
-    };
     let refusal = |source: &dyn WeightSource| {
         let backend = Arc::new(cpu());
-        let drafter = Dflash::new(backend, source, target, &options, &mut |_, _| {});
+        let drafter = Dflash::new(backend, source, target, &smallest(KvType::F32), &mut |_, _| {});
         drafter.err().expect("a refusal").to_string()
     };
     assert!(refusal(&*nano.drafter).contains("256, the model's is 128"));
@@ -204,7 +205,7 @@ fn drafters_of_other_models_are_refused() -> Result<()> {
     assert!(refusal(&edited).contains("fc.weight is [128, 384]"));
     edited.drafter().mask_token = 1024;
     assert!(refusal(&edited).contains("mask token is 1024"));
-    edited.drafter().block = 1;
-    assert!(refusal(&edited).contains("a block of 1 rows"));
+    edited.drafter().draft_block = 1;
+    assert!(refusal(&edited).contains("a draft block of 1 tokens"));
     Ok(())
 }

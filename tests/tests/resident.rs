@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use muse_core::Result;
-use muse_core::contract::{Backend, KvType, TextSpec, WeightSource};
-use muse_core::model::{Model, ModelOptions, block_bytes};
+use muse_core::contract::{
+    Backend, BlockCount, Footprint, KvType, ModelSizes, TextSpec, WeightSource,
+};
+use muse_core::model::{Model, ModelFootprint};
 use muse_core::quant::Format;
 use muse_tests::checkpoint::fast_cpu;
 use muse_tests::wide;
@@ -36,23 +38,23 @@ fn a_loaded_model_holds_its_weights_once() -> Result<()> {
         let [file, own] = resident();
         let checkpoint = Checkpoint::open(&path)?;
         let matrices = checkpoint.tensors().iter().filter(|tensor| tensor.rows > 1);
-        let planned = matrices.map(|it| backend.weight_bytes(it.format, it.rows, it.cols));
+        let planned = matrices.map(|it| backend.weight_bytes(it));
         let planned = planned.sum::<u64>() as usize;
         assert!(planned > 40 * MB, "{format}: {planned} bytes are too few to see");
         if format != Format::Q2K {
             assert!(planned <= bytes + bytes / 20, "{format}: {planned} for a file of {bytes}");
         }
-        let options = ModelOptions {
+        let sizes = ModelSizes {
             kv: KvType::default(),
-            full_blocks: KV_BLOCKS,
-            window_blocks: KV_BLOCKS,
+            blocks: BlockCount { full: KV_BLOCKS, window: KV_BLOCKS },
+            max_num_seqs: 1,
             max_num_batched_tokens: 64,
             max_logits_rows: 1,
-            captured_layers: Vec::new(),
         };
-        let model = Model::new(Arc::clone(&backend), &checkpoint, &options, &mut |_, _| {})?;
+        let model = Model::new(Arc::clone(&backend), &checkpoint, &sizes, &[], &mut |_, _| {})?;
         let [file_after, own_after] = resident();
-        let blocks = block_bytes(&spec, options.kv);
+        let footprint = ModelFootprint { spec: &spec, captured_layers: 0 };
+        let blocks = footprint.block_bytes(sizes.kv);
         let most = planned + planned / 20 + KV_BLOCKS * (blocks.full + blocks.window) + 8 * MB;
         let grown = own_after.saturating_sub(own);
         assert!(grown <= most, "{format}: {grown} bytes where {planned} were planned");

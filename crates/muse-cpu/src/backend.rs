@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::thread::available_parallelism;
 
 use muse_core::contract::{
-    Attention, Backend, BlockCopy, KvShape, Rope, SampleRow, Sampled, SeqSlice, Token, WeightView,
+    Attention, Backend, BlockCopy, KvShape, Rope, SampleRow, Sampled, SeqSlice, TensorInfo, Token,
+    WeightView,
 };
-use muse_core::quant::Format;
 use muse_core::{Error, Result, sampler};
 
 use crate::attend::Attend;
@@ -162,8 +162,14 @@ impl Backend for Cpu {
         Weight::load(&weight, &self.pool, self.isa, self.exact)
     }
 
-    fn weight_bytes(&self, format: Format, rows: usize, cols: usize) -> u64 {
+    fn weight_bytes(&self, tensor: &TensorInfo) -> u64 {
+        let TensorInfo { format, rows, cols, .. } = *tensor;
         Weight::bytes_for(format, rows, cols, self.isa, self.exact) as u64
+    }
+
+    /// Memory that can be had without swapping, where the system tells (Linux).
+    fn free_memory(&self) -> Result<Option<u64>> {
+        Ok(available_memory())
     }
 
     fn alloc_kv(&self, shape: KvShape) -> Result<Kv> {
@@ -316,6 +322,14 @@ impl Backend for Cpu {
         });
         Ok(())
     }
+}
+
+/// Bytes of memory that can be had without swapping. None where the system does not tell.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 fn whole_rows(values: usize, cols: usize) -> usize {

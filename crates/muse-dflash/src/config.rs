@@ -1,25 +1,35 @@
 //! What a drafter is built with, what its configuration must promise, and what its KV blocks cost.
 
-use muse_core::contract::{DrafterSpec, KvGroup, KvShape, KvType, TextSpec};
+use muse_core::contract::{
+    BlockBytes, DrafterSpec, Footprint, KvGroup, KvShape, KvType, ModelSizes, TextSpec,
+};
 use muse_core::model::check_kv;
 use muse_core::{Error, Result};
 
-/// Sizes that a drafter is built with; everything is allocated once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DflashOptions {
-    /// How K and V are stored.
-    pub kv: KvType,
-    /// KV blocks of the window group.
-    pub window_blocks: usize,
-    /// Blocks that are guessed in one pass; more are taken in turns.
-    pub max_anchors: usize,
-    /// Rows that are absorbed in one pass; more are taken in turns.
-    pub max_num_batched_tokens: usize,
+use crate::forward;
+
+/// What a drafter takes of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct DflashFootprint<'a> {
+    /// The drafter.
+    pub spec: &'a DrafterSpec,
+    /// Vocabulary of the target model.
+    pub vocab: usize,
 }
 
-/// What a KV block of the window group costs, over all layers, when K and V are stored as `kv`.
-pub fn block_bytes(spec: &DrafterSpec, kv: KvType) -> usize {
-    spec.layers * kv_shape(spec, kv, 1).block_bytes()
+impl Footprint for DflashFootprint<'_> {
+    fn block_bytes(&self, kv: KvType) -> BlockBytes {
+        let window = self.spec.layers * kv_shape(self.spec, kv, 1).block_bytes();
+        BlockBytes { full: 0, window }
+    }
+
+    fn scratch_bytes(&self, sizes: &ModelSizes) -> usize {
+        forward::scratch_bytes(self.spec, self.vocab, sizes)
+    }
+
+    fn window_reach(&self) -> u32 {
+        self.spec.reach
+    }
 }
 
 pub(crate) fn kv_shape(spec: &DrafterSpec, kind: KvType, blocks: usize) -> KvShape {
@@ -28,7 +38,7 @@ pub(crate) fn kv_shape(spec: &DrafterSpec, kind: KvType, blocks: usize) -> KvSha
 }
 
 /// Refuses what the operations could not compute and what does not belong to the target.
-pub(crate) fn check(spec: &DrafterSpec, target: &TextSpec, options: &DflashOptions) -> Result<()> {
+pub(crate) fn check(spec: &DrafterSpec, target: &TextSpec, sizes: &ModelSizes) -> Result<()> {
     let corrupt = |what: String| Err(Error::Corrupt(format!("drafter: {what}")));
     let dims = [spec.ffn, spec.heads, spec.kv_heads, spec.head_dim, spec.layers];
     if dims.contains(&0) {
@@ -44,15 +54,15 @@ pub(crate) fn check(spec: &DrafterSpec, target: &TextSpec, options: &DflashOptio
             spec.heads, spec.head_dim, spec.kv_heads
         ));
     }
-    if spec.block < 2 || spec.target_layers.is_empty() {
+    if spec.draft_block < 2 || spec.target_layers.is_empty() {
         return corrupt(format!(
-            "a block of {} rows that reads {} layers of the large model; it needs 2 rows and a \
-             layer, the configuration is damaged",
-            spec.block,
+            "a draft block of {} tokens that reads {} layers of the target model; it needs 2 tokens \
+             and a layer, the configuration is damaged",
+            spec.draft_block,
             spec.target_layers.len()
         ));
     }
-    check_kv(options.kv, spec.head_dim)?;
+    check_kv(sizes.kv, spec.head_dim)?;
     let foreign = |what: String| {
         Err(Error::Invalid(format!("{what}; use the drafter that belongs to this model")))
     };

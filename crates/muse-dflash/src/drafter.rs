@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use muse_core::contract::{
     Anchor, Backend, BlockCopy, ContextSlice, DraftToken, Drafter, DrafterSpec, EmbeddingAndLmHead,
-    KvBlocks, KvGroup, SeqSlice, TextSpec, Token, WeightSource, recycle,
+    KvBlocks, KvGroup, ModelSizes, SeqSlice, TextSpec, Token, WeightSource, recycle,
 };
 use muse_core::{Error, Result};
 
-use crate::config::{self, DflashOptions};
+use crate::config;
 use crate::forward::Scratch;
 use crate::select::Select;
 use crate::weights::Weights;
@@ -27,7 +27,7 @@ pub struct Dflash<B: Backend> {
     pub(crate) select: Select<B>,
     pub(crate) logit_scale: f32,
     pub(crate) logit_softcap: Option<f32>,
-    options: DflashOptions,
+    sizes: ModelSizes,
     /// Kept between passes for their memory.
     slices: Vec<SeqSlice<'static>>,
     ids: Vec<Token>,
@@ -46,7 +46,7 @@ impl<B: Backend> Dflash<B> {
         backend: Arc<B>,
         source: &dyn WeightSource,
         target: &TextSpec,
-        options: &DflashOptions,
+        sizes: &ModelSizes,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
         let spec = source.spec().drafter.clone().ok_or_else(|| {
@@ -56,26 +56,26 @@ impl<B: Backend> Dflash<B> {
                     .to_owned(),
             )
         })?;
-        config::check(&spec, target, options)?;
+        config::check(&spec, target, sizes)?;
         assert!(
-            options.max_anchors > 0 && options.max_num_batched_tokens > 0,
+            sizes.max_num_seqs > 0 && sizes.max_num_batched_tokens > 0,
             "a drafter without rows"
         );
         let weights = Weights::load(&*backend, source, &spec, progress)?;
-        let shape = config::kv_shape(&spec, options.kv, options.window_blocks);
+        let shape = config::kv_shape(&spec, sizes.kv, sizes.blocks.window);
         let kv = (0..spec.layers).map(|_| backend.alloc_kv(shape)).collect::<Result<_>>()?;
-        let drafts = options.max_anchors * (spec.block - 1);
+        let drafts = sizes.max_num_seqs * (spec.draft_block - 1);
         Ok(Self {
             weights,
             kv,
-            scratch: Scratch::new(&*backend, &spec, options)?,
+            scratch: Scratch::new(&*backend, &spec, sizes)?,
             select: Select::new(&*backend, drafts, target.vocab)?,
             logit_scale: target.logit_scale,
             logit_softcap: target.logit_softcap,
-            options: options.clone(),
+            sizes: *sizes,
             slices: Vec::new(),
-            ids: Vec::with_capacity(options.max_anchors * spec.block),
-            tap_rows: Vec::with_capacity(options.max_num_batched_tokens),
+            ids: Vec::with_capacity(sizes.max_num_seqs * spec.draft_block),
+            tap_rows: Vec::with_capacity(sizes.max_num_batched_tokens),
             spec,
             backend,
         })
@@ -100,7 +100,7 @@ impl<B: Backend> Dflash<B> {
         head: &dyn EmbeddingAndLmHead<B>,
         out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
-        let (block, mask) = (self.spec.block, Token(self.spec.mask_token));
+        let (block, mask) = (self.spec.draft_block, Token(self.spec.mask_token));
         let mut slices: Vec<SeqSlice<'_>> = recycle(std::mem::take(&mut self.slices));
         self.ids.clear();
         for anchor in anchors {
@@ -121,7 +121,7 @@ impl<B: Backend> Drafter<B> for Dflash<B> {
     }
 
     fn width(&self) -> usize {
-        self.spec.block - 1
+        self.spec.draft_block - 1
     }
 
     fn reach(&self) -> u32 {
@@ -139,11 +139,11 @@ impl<B: Backend> Drafter<B> for Dflash<B> {
             // Rows whose KV block has already left the window are out of every later block's reach.
             let mut skip = slice.blocks.window_base.saturating_sub(slice.start) as usize;
             while skip < slice.len {
-                if self.tap_rows.len() == self.options.max_num_batched_tokens {
+                if self.tap_rows.len() == self.sizes.max_num_batched_tokens {
                     self.flush(&mut slices, captured_hidden)?;
                 }
-                let rows = (self.options.max_num_batched_tokens - self.tap_rows.len())
-                    .min(slice.len - skip);
+                let rows =
+                    (self.sizes.max_num_batched_tokens - self.tap_rows.len()).min(slice.len - skip);
                 slices.push(SeqSlice {
                     start: slice.start + skip as u32,
                     len: rows,
@@ -167,8 +167,8 @@ impl<B: Backend> Drafter<B> for Dflash<B> {
     ) -> Result<()> {
         assert_eq!(anchors.len(), out.len(), "a list of drafts for every anchor");
         out.iter_mut().for_each(Vec::clear);
-        let turns = anchors.chunks(self.options.max_anchors);
-        for (anchors, out) in turns.zip(out.chunks_mut(self.options.max_anchors)) {
+        let turns = anchors.chunks(self.sizes.max_num_seqs);
+        for (anchors, out) in turns.zip(out.chunks_mut(self.sizes.max_num_seqs)) {
             if anchors.iter().any(|anchor| anchor.max > 0) {
                 self.draft_some(anchors, head, out)?;
             }

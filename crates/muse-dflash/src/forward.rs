@@ -1,9 +1,8 @@
 //! The drafter's two passes: context rows into the cache, and blocks to hidden rows.
 
 use muse_core::Result;
-use muse_core::contract::{Backend, DrafterSpec, Mask, Rope, SeqSlice};
+use muse_core::contract::{Backend, DrafterSpec, Mask, ModelSizes, Rope, SeqSlice};
 
-use crate::config::DflashOptions;
 use crate::drafter::Dflash;
 use crate::weights::{Layer, head_shape};
 
@@ -30,9 +29,8 @@ pub(crate) struct Scratch<B: Backend> {
 }
 
 impl<B: Backend> Scratch<B> {
-    pub(crate) fn new(backend: &B, spec: &DrafterSpec, options: &DflashOptions) -> Result<Self> {
-        let shapes = shapes(spec, options);
-        let bufs = shapes.map(|(rows, cols)| backend.alloc(rows, cols));
+    pub(crate) fn new(backend: &B, spec: &DrafterSpec, sizes: &ModelSizes) -> Result<Self> {
+        let bufs = shapes(spec, sizes).map(|(rows, cols)| backend.alloc(rows, cols));
         let [tapped, x, normed, branch, k, v, q, mixed, ffn_gate, up] = bufs;
         Ok(Self {
             tapped: tapped?,
@@ -50,24 +48,24 @@ impl<B: Backend> Scratch<B> {
 }
 
 /// Rows and columns of the buffers of a pass.
-fn shapes(spec: &DrafterSpec, options: &DflashOptions) -> [(usize, usize); 10] {
+fn shapes(spec: &DrafterSpec, sizes: &ModelSizes) -> [(usize, usize); 10] {
     let DrafterSpec { hidden, ffn, heads, kv_heads, head_dim, .. } = *spec;
     let (query, key) = (heads * head_dim, kv_heads * head_dim);
-    let blocks = options.max_anchors * spec.block;
-    let rows = blocks.max(options.max_num_batched_tokens);
+    let blocks = sizes.max_num_seqs * spec.draft_block;
+    let rows = blocks.max(sizes.max_num_batched_tokens);
     let either = [hidden, hidden, hidden, key, key].map(|cols| (rows, cols));
     let block = [query, query, ffn, ffn].map(|cols| (blocks, cols));
     let [x, normed, branch, k, v] = either;
     let [q, mixed, gate, up] = block;
-    let tapped = (options.max_num_batched_tokens, spec.target_layers.len() * hidden);
+    let tapped = (sizes.max_num_batched_tokens, spec.target_layers.len() * hidden);
     [tapped, x, normed, branch, k, v, q, mixed, gate, up]
 }
 
 /// Bytes of the buffers that a drafter for a vocabulary holds beside its weights and its KV blocks:
 /// those of a pass and the logits.
-pub fn scratch_bytes(spec: &DrafterSpec, vocab: usize, options: &DflashOptions) -> usize {
-    let pass: usize = shapes(spec, options).iter().map(|(rows, cols)| rows * cols).sum();
-    size_of::<f32>() * (pass + options.max_anchors * (spec.block - 1) * vocab)
+pub(crate) fn scratch_bytes(spec: &DrafterSpec, vocab: usize, sizes: &ModelSizes) -> usize {
+    let pass: usize = shapes(spec, sizes).iter().map(|(rows, cols)| rows * cols).sum();
+    size_of::<f32>() * (pass + sizes.max_num_seqs * (spec.draft_block - 1) * vocab)
 }
 
 impl<B: Backend> Dflash<B> {

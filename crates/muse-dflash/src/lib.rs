@@ -6,14 +6,16 @@
 //! What 64 tokens of context cost for the drafter of Muse-Glimmer-30B:
 //!
 //! ```
-//! use muse_core::contract::{DrafterSpec, KvType};
+//! use muse_core::contract::{DrafterSpec, Footprint, KvType};
+//! use muse_dflash::DflashFootprint;
 //!
 //! let spec = DrafterSpec {
 //!     hidden: 6656, ffn: 19968, heads: 32, kv_heads: 8, head_dim: 128, layers: 5,
-//!     norm_eps: 1e-5, rope_theta: 5e5, reach: 2048, block: 16, mask_token: 201818,
+//!     norm_eps: 1e-5, rope_theta: 5e5, reach: 2048, draft_block: 16, mask_token: 201818,
 //!     target_layers: vec![1, 13, 25, 37, 49],
 //! };
-//! assert_eq!(muse_dflash::block_bytes(&spec, KvType::Bf16), 64 * 20_480);
+//! let footprint = DflashFootprint { spec: &spec, vocab: 202_048 };
+//! assert_eq!(footprint.block_bytes(KvType::Bf16).window, 64 * 20_480);
 //! ```
 #![forbid(unsafe_code)]
 
@@ -23,6 +25,5 @@ mod forward;
 mod select;
 mod weights;
 
-pub use config::{DflashOptions, block_bytes};
+pub use config::DflashFootprint;
 pub use drafter::Dflash;
-pub use forward::scratch_bytes;

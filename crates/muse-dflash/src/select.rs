@@ -43,12 +43,12 @@ impl<B: Backend> Dflash<B> {
         head: &dyn EmbeddingAndLmHead<B>,
         out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
-        let width = self.spec.block - 1;
+        let width = self.spec.draft_block - 1;
         let Self { backend, spec, weights, scratch, select, logit_scale, logit_softcap, .. } = self;
         let Scratch { x, normed, branch, .. } = scratch;
         select.picked.clear();
         for (block, anchor) in anchors.iter().enumerate() {
-            let first = block * spec.block + 1;
+            let first = block * spec.draft_block + 1;
             let wanted = first..first + anchor.max.min(width);
             select.picked.extend(wanted.map(|row| row as u32));
         }

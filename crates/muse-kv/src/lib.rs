@@ -1,10 +1,15 @@
 //! Which KV block of the KV cache belongs to whom. Numbers only: the bytes are with their holders.
 //!
 //! ```
-//! use muse_core::contract::{KvPool, PositionKey, SeqId, Token};
+//! use muse_core::contract::{BlockCount, KvPool, PositionKey, SeqId, Token};
 //! use muse_kv::{Pool, PoolOptions};
 //!
-//! let mut pool = Pool::new(PoolOptions { full_blocks: 8, window_blocks: 8, reach: 63, block: 16 });
+//! let mut pool = Pool::new(PoolOptions {
+//!     blocks: BlockCount { full: 8, window: 8 },
+//!     window_reach: 63,
+//!     max_step_tokens: 16,
+//!     ..PoolOptions::default()
+//! });
 //! let (seq, mut copies) = (SeqId(1), Vec::new());
 //! pool.open(seq, &[PositionKey::Token(Token(5))])?;
 //! pool.reserve(seq, 17, &mut copies)?; // Positions 0 to 16 can be written now.

@@ -13,17 +13,33 @@ use crate::seq::Seq;
 
 const BLOCK: u32 = KV_BLOCK_SIZE as u32;
 
-/// Sizes of a pool.
+/// Sizes of a pool and what it keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
-    /// KV blocks of the full group.
-    pub full_blocks: usize,
-    /// KV blocks of the window group.
-    pub window_blocks: usize,
-    /// Farthest distance back, inclusive, that the next position still sees in the window group.
-    pub reach: u32,
-    /// The most rows that a step writes past the length of a sequence.
-    pub block: u32,
+    /// KV blocks of each group.
+    pub blocks: BlockCount,
+    /// How many positions back the next one attends to in the window group (inclusive distance).
+    pub window_reach: u32,
+    /// The most positions that a step writes past the length of a sequence.
+    pub max_step_tokens: u32,
+    /// Whether a new sequence reuses the blocks of earlier ones that begin with the same tokens.
+    pub prefix_caching: bool,
+    /// Hash of the empty prefix, [`muse_core::contract::KvOffloadStore::root`], for a pool whose
+    /// evicted blocks are offloaded. Needs prefix caching.
+    pub offload_root: Option<PrefixHash>,
+}
+
+impl Default for PoolOptions {
+    /// No blocks, with prefix caching, without offload.
+    fn default() -> Self {
+        Self {
+            blocks: BlockCount::default(),
+            window_reach: 0,
+            max_step_tokens: 0,
+            prefix_caching: true,
+            offload_root: None,
+        }
+    }
 }
 
 /// KV blocks of two groups and who holds them.
@@ -43,32 +59,28 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool with all KV blocks free that forgets what it evicts.
+    /// A pool with all KV blocks free.
+    ///
+    /// # Panics
+    /// If blocks are to be offloaded without prefix caching: nothing would ever load them.
     pub fn new(options: PoolOptions) -> Self {
-        Self::build(options, PrefixHash::default(), None)
-    }
-
-    /// A pool that tells of what it evicts, named from `root` on, and takes it back.
-    pub fn spilling(options: PoolOptions, root: PrefixHash) -> Self {
-        Self::build(options, root, Some(Vec::new()))
-    }
-
-    /// Its sizes.
-    pub fn options(&self) -> PoolOptions {
-        self.options
-    }
-
-    fn build(options: PoolOptions, root: PrefixHash, evicted: Option<Vec<PrefixBlock>>) -> Self {
-        // Low numbers go out first: a lightly used cache stays in few KV blocks of memory.
+        let PoolOptions { blocks, prefix_caching, offload_root, .. } = options;
+        assert!(prefix_caching || offload_root.is_none(), "KV offload needs prefix caching");
+        // Low numbers are given out first: a lightly used cache touches little memory.
         let free = |blocks: usize| (0..blocks as u32).rev().collect();
         Self {
-            free_full: free(options.full_blocks),
-            free_window: free(options.window_blocks),
-            tree: Tree::new(options.full_blocks, root),
+            free_full: free(blocks.full),
+            free_window: free(blocks.window),
+            tree: Tree::new(blocks.full, offload_root.unwrap_or_default()),
             options,
             seqs: HashMap::new(),
-            evicted,
+            evicted: offload_root.map(|_| Vec::new()),
         }
+    }
+
+    /// What it was built with.
+    pub fn options(&self) -> PoolOptions {
+        self.options
     }
 
     fn seq(&self, seq: SeqId) -> &Seq {
@@ -81,13 +93,13 @@ impl Pool {
 
     /// First KV block of the window group that a sequence of `len` rows still sees.
     fn oldest(&self, len: u32) -> usize {
-        (len.saturating_sub(self.options.reach) / BLOCK) as usize
+        (len.saturating_sub(self.options.window_reach) / BLOCK) as usize
     }
 
     /// The most KV blocks of the window group that a sequence has at one time: a run of n positions
     /// touches one KV block more than it fills when it begins late in one.
     fn window_span(&self) -> usize {
-        blocks_for(self.options.reach.saturating_add(self.options.block)) + 1
+        blocks_for(self.options.window_reach.saturating_add(self.options.max_step_tokens)) + 1
     }
 
     /// KV blocks of the tree that hold the leading rows of `keys`, and the rows they hold.
@@ -257,7 +269,9 @@ fn blocks_for(rows: u32) -> usize {
 
 impl KvPool for Pool {
     fn open(&mut self, id: SeqId, prompt: &[PositionKey]) -> Result<u32> {
-        let (path, known) = self.known(&prompt[..prompt.len().saturating_sub(1)]);
+        // The last token of a prompt always runs: its logits are needed.
+        let reusable = if self.options.prefix_caching { prompt.len().saturating_sub(1) } else { 0 };
+        let (path, known) = self.known(&prompt[..reusable]);
         let rows = self.resumable(&path, known);
         let mut seq = Seq {
             len: rows as u32,
@@ -265,8 +279,8 @@ impl KvPool for Pool {
             borrows: !rows.is_multiple_of(KV_BLOCK_SIZE),
             passed: self.oldest(rows as u32),
             // All it can come to: growing is not to allocate.
-            full: Vec::with_capacity(self.options.full_blocks),
-            window: Vec::with_capacity(self.window_span().min(self.options.window_blocks)),
+            full: Vec::with_capacity(self.options.blocks.full),
+            window: Vec::with_capacity(self.window_span().min(self.options.blocks.window)),
         };
         for (i, &block) in path.iter().enumerate().take(seq.held()) {
             self.tree.hold(block);
@@ -378,7 +392,7 @@ impl KvPool for Pool {
     }
 
     fn total(&self) -> BlockCount {
-        BlockCount { full: self.options.full_blocks, window: self.options.window_blocks }
+        self.options.blocks
     }
 
     fn offload(&mut self) -> Option<&mut dyn KvOffload> {

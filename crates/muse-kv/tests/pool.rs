@@ -4,8 +4,8 @@ use muse_kv::{Pool, PoolOptions};
 use muse_testkit::suite::kv_pool::Shape;
 
 fn build(shape: Shape) -> Pool {
-    let Shape { full_blocks, window_blocks, reach, block } = shape;
-    Pool::new(PoolOptions { full_blocks, window_blocks, reach, block })
+    let Shape { blocks, window_reach, max_step_tokens } = shape;
+    Pool::new(PoolOptions { blocks, window_reach, max_step_tokens, ..PoolOptions::default() })
 }
 
 muse_testkit::suite::kv_pool!(build);

@@ -1,9 +1,15 @@
 //! What is found again: trunks, branches, edits, and what eviction and the window leave of them.
 
-use muse_core::contract::{BlockCopy, KvGroup, KvPool, PositionKey, SeqId, Token};
+use muse_core::contract::{BlockCopy, BlockCount, KvGroup, KvPool, PositionKey, SeqId, Token};
 use muse_kv::{Pool, PoolOptions};
 
-const WIDE: PoolOptions = PoolOptions { full_blocks: 64, window_blocks: 64, reach: 100, block: 64 };
+const WIDE: PoolOptions = PoolOptions {
+    blocks: BlockCount { full: 64, window: 64 },
+    window_reach: 100,
+    max_step_tokens: 64,
+    prefix_caching: true,
+    offload_root: None,
+};
 
 fn keys(tokens: impl IntoIterator<Item = u32>) -> Vec<PositionKey> {
     tokens.into_iter().map(|id| PositionKey::Token(Token(id))).collect()
@@ -89,7 +95,7 @@ fn sequences_that_come_to_the_same_rows_keep_one_block() {
 
 #[test]
 fn the_prefix_unused_longest_goes_first() {
-    let mut pool = Pool::new(PoolOptions { full_blocks: 6, window_blocks: 6, ..WIDE });
+    let mut pool = Pool::new(PoolOptions { blocks: BlockCount { full: 6, window: 6 }, ..WIDE });
     run(&mut pool, 1, &keys(0..128));
     pool.close(SeqId(1));
     run(&mut pool, 2, &keys(1000..1128));
@@ -106,7 +112,7 @@ fn the_prefix_unused_longest_goes_first() {
 #[test]
 fn a_prefix_without_its_window_is_not_taken_up() {
     // A window of two KV blocks: the trunk's first KV blocks are there, their window rows are not.
-    let mut pool = Pool::new(PoolOptions { full_blocks: 40, window_blocks: 6, ..WIDE });
+    let mut pool = Pool::new(PoolOptions { blocks: BlockCount { full: 40, window: 6 }, ..WIDE });
     run(&mut pool, 1, &keys(0..640));
     pool.close(SeqId(1));
     let at_end = keys((0..640).chain(7000..7010));

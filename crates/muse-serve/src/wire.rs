@@ -4,7 +4,6 @@
 #![cfg_attr(not(feature = "cpu"), allow(dead_code, unused_variables))]
 
 mod ceilings;
-mod cold;
 mod content;
 mod nano;
 mod passes;
@@ -17,21 +16,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muse_atem::{FileTemplate, Grammars, Template, Tokenizer as AtemTokenizer, template_warning};
 use muse_core::contract::{
-    Backend, Drafter, Engine, KvOffloadStore, KvPool, KvType, LogitsRequest, PromptTemplate,
-    Sampling, TensorInfo, Token, Tokenizer, WeightSource,
+    Backend, Drafter, Engine, KvOffloadStore, KvType, LogitsRequest, PromptTemplate, Sampling,
+    TensorInfo, Token, Tokenizer, WeightSource,
 };
 use muse_core::engine::{self, EngineOptions};
 use muse_core::hash::hash64;
 use muse_core::model::{BfpPolicy, Model, RoundedWeights};
 use muse_core::{Error, Result};
 use muse_dflash::Dflash;
-use muse_kv::Pool;
+use muse_kv::{Pool, PoolOptions};
 use muse_weights::Checkpoint;
 
 use crate::spill::SpillFolder;
 use crate::{App, ModelCard};
 pub use ceilings::{Ceilings, Cost, Work};
-use cold::Cold;
 pub use content::ContentHashes;
 use passes::Line;
 pub use passes::Passes;
@@ -209,19 +207,19 @@ fn join<B: Backend>(
     let drafter = match guesser {
         Some(drafter) => {
             let mut progress = |done, total| progress("loading the drafter", done, total);
-            let options = sizes.drafter();
-            Some(Dflash::new(Arc::clone(&backend), drafter, text, &options, &mut progress)?)
+            let sizes = sizes.model();
+            Some(Dflash::new(Arc::clone(&backend), drafter, text, &sizes, &mut progress)?)
         }
         None => None,
     };
     let draft_width = drafter.as_ref().map_or(0, |drafter| drafter.width() as u32);
     check_draft(options.max_draft, draft_width)?;
-    let captured_hidden =
+    let captured_layers =
         drafter.as_ref().map_or(Vec::new(), |drafter| drafter.captured_layers().to_vec());
     let target = {
         let mut progress = |done, total| progress("loading the model", done, total);
-        let options = sizes.model(captured_hidden);
-        Model::new(Arc::clone(&backend), source, &options, &mut progress)?
+        let sizes = sizes.model();
+        Model::new(Arc::clone(&backend), source, &sizes, &captured_layers, &mut progress)?
     };
     let tokenizer = source.vocabulary()?.map(AtemTokenizer::new).transpose()?;
     let grammars = tokenizer.clone().map(Grammars::new).transpose()?.map(Arc::new);
@@ -441,15 +439,15 @@ impl<B: Backend> Parts for Joined<B> {
 
     fn start(self: Box<Self>, on_failure: OnFailure) -> Result<Arc<dyn Engine>> {
         let Self { backend, target, drafter, sizes, spill, cold } = *self;
-        let pool: Box<dyn KvPool> = match &spill {
-            _ if cold => Box::new(Cold(Pool::new(sizes.pool))),
-            Some(kv_offload) => Box::new(Pool::spilling(sizes.pool, kv_offload.root())),
-            None => Box::new(Pool::new(sizes.pool)),
-        };
+        let pool = Pool::new(PoolOptions {
+            prefix_caching: !cold,
+            offload_root: spill.as_ref().filter(|_| !cold).map(|store| store.root()),
+            ..sizes.pool
+        });
         let options =
             EngineOptions { on_failure: Some(on_failure), kv_offload: spill, ..sizes.engine };
         let drafter = drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter<B>>);
-        let handle = engine::spawn(backend, Box::new(target), drafter, pool, options)?;
+        let handle = engine::spawn(backend, Box::new(target), drafter, Box::new(pool), options)?;
         Ok(Arc::new(handle))
     }
 }

@@ -160,13 +160,18 @@ pub struct Table {
 }
 
 impl Table {
+    /// Bytes of a table on the device.
+    pub fn bytes_for(rows: usize, cols: usize) -> usize {
+        2 * rows * cols
+    }
+
     /// A table of `values`, row by row; rows are whole tiles wide.
     ///
     /// # Errors
     /// As [`Matrix::new`].
     pub fn of(device: &Device, values: &[f32], cols: usize) -> Result<Self> {
         assert!(cols.is_multiple_of(SIDE), "rows of whole tiles, not of {cols} values");
-        let buffer = Buffer::new(device, 2 * values.len() as u64, 2 * cols as u32)?;
+        let buffer = Buffer::new(device, Self::bytes_for(1, values.len()) as u64, 2 * cols as u32)?;
         let bytes: Vec<u8> =
             values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect();
         buffer.write(&bytes)?;

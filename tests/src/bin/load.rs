@@ -9,13 +9,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use muse_core::contract::{
-    Done, Drafter, KvType, SeqId, TargetModel, TextSpec, Token, WeightSource,
+    BlockCount, Done, Drafter, Footprint, KvType, ModelSizes, SeqId, TargetModel, Token,
+    WeightSource,
 };
 use muse_core::engine::{EngineCore, EngineOptions};
 use muse_core::hash::hash64;
-use muse_core::model::{Model, ModelOptions};
+use muse_core::model::{Model, ModelFootprint};
 use muse_cpu::{Cpu, CpuOptions};
-use muse_dflash::{Dflash, DflashOptions};
+use muse_dflash::Dflash;
 use muse_kv::{Pool, PoolOptions};
 use muse_testkit::nano_dir;
 use muse_tests::chats::{STOP, chats};
@@ -93,41 +94,37 @@ impl Bench {
         let spec = target.spec().text.clone().context("no text model")?;
         let most = TOGETHER[2];
         let blocks = most * PAGES_EACH + 32;
+        let sizes = ModelSizes {
+            kv: KvType::Bf16,
+            blocks: BlockCount { full: blocks, window: blocks },
+            max_num_seqs: most,
+            max_num_batched_tokens: ROWS,
+            max_logits_rows: 0,
+        };
         let mut script = None;
         let drafter: Box<dyn Drafter<Cpu>> = if let Some(path) = drafter {
-            let options = DflashOptions {
-                kv: KvType::Bf16,
-                window_blocks: blocks,
-                max_anchors: most,
-                max_num_batched_tokens: ROWS,
-            };
             let source = Checkpoint::open(path)?;
-            Box::new(Dflash::new(backend.clone(), &source, &spec, &options, &mut |_, _| {})?)
+            Box::new(Dflash::new(backend.clone(), &source, &spec, &sizes, &mut |_, _| {})?)
         } else {
             let (replay, replayed) = Replay::new(&*backend, WIDTH, spec.hidden, spec.vocab)?;
             script = Some(replayed);
             Box::new(replay)
         };
-        let options = ModelOptions {
-            kv: KvType::Bf16,
-            full_blocks: blocks,
-            window_blocks: blocks,
-            max_num_batched_tokens: ROWS,
-            max_logits_rows: most * (drafter.width() + 1),
-            captured_layers: drafter.captured_layers().to_vec(),
-        };
-        let model = Model::new(backend.clone(), &target, &options, &mut |_, _| {})?;
+        let sizes = ModelSizes { max_logits_rows: most * (drafter.width() + 1), ..sizes };
+        let captured = drafter.captured_layers();
+        let model = Model::new(backend.clone(), &target, &sizes, captured, &mut |_, _| {})?;
         println!(
             "{} layers of width {}, limits {:?}",
             spec.layers.len(),
             spec.hidden,
             model.limits()
         );
+        let footprint = ModelFootprint { spec: &spec, captured_layers: captured.len() };
         let pool = Pool::new(PoolOptions {
-            full_blocks: blocks,
-            window_blocks: blocks,
-            reach: drafter.reach().max(window(&spec) - 1),
-            block: ROWS as u32,
+            blocks: sizes.blocks,
+            window_reach: drafter.reach().max(footprint.window_reach()),
+            max_step_tokens: ROWS as u32,
+            ..PoolOptions::default()
         });
         let options = EngineOptions { max_num_seqs: most, ..EngineOptions::default() };
         let engine =
@@ -252,11 +249,6 @@ impl Bench {
 /// A chat's next turn.
 fn talk(prompt: Vec<Token>) -> Ask {
     Ask { stop: STOP.to_vec(), ..Ask::greedy(prompt, 400) }
-}
-
-/// The widest window.
-fn window(spec: &TextSpec) -> u32 {
-    spec.layers.iter().filter_map(|layer| layer.window).max().unwrap_or(1)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

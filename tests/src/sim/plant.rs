@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use muse_core::Result;
 use muse_core::contract::{
     Anchor, BatchEntry, BlockCopy, BlockCount, BlockTable, ContextSlice, DraftToken, Drafter,
-    EmbeddingAndLmHead, KvBlocks, KvGroup, KvOffload, KvPool, PositionKey, SeqId, TargetModel,
-    TextSpec, Token,
+    EmbeddingAndLmHead, KvBlocks, KvGroup, KvOffload, KvPool, PassLimits, PositionKey, SeqId,
+    TargetModel, TextSpec, Token,
 };
 use muse_kv::Pool;
 use muse_testkit::fake::{FakeBackend, FakeBuf, FakeDrafter, FakeTarget};
@@ -69,7 +69,7 @@ impl TargetModel<FakeBackend> for Lazy {
         self.0.spec()
     }
 
-    fn limits(&self) -> (usize, usize) {
+    fn limits(&self) -> PassLimits {
         self.0.limits()
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use muse_core::Result;
 use muse_core::contract::{
-    Constraint, Done, Drafter, Event, KvPool, Request, Sampled, Sampling, Segment, Sink,
-    TargetModel, Token,
+    BlockCount, Constraint, Done, Drafter, Event, KvPool, Request, Sampled, Sampling, Segment,
+    Sink, TargetModel, Token,
 };
 use muse_core::engine::{EngineCore, EngineOptions};
 use muse_kv::{Pool, PoolOptions};
@@ -87,15 +87,13 @@ impl Setup {
         let log = drafter.as_ref().map(FakeDrafter::log).unwrap_or_default();
         let (width, reach) = self.drafter.map_or((0, 0), |(width, reach, _)| (width, reach));
         let pool = PoolOptions {
-            full_blocks: self.fake.full_blocks,
-            window_blocks: self.fake.window_blocks,
-            reach: self.plant.reach(self.fake.reach.max(reach)),
-            block: self.options.prefill_chunk.min(self.fake.rows).max(width + 1) as u32,
+            blocks: BlockCount { full: self.fake.full_blocks, window: self.fake.window_blocks },
+            window_reach: self.plant.reach(self.fake.reach.max(reach)),
+            max_step_tokens: self.options.prefill_chunk.min(self.fake.rows).max(width + 1) as u32,
+            offload_root: self.options.kv_offload.as_ref().map(|store| store.root()),
+            ..PoolOptions::default()
         };
-        let pool = match &self.options.kv_offload {
-            Some(kv_offload) => Pool::spilling(pool, kv_offload.root()),
-            None => Pool::new(pool),
-        };
+        let pool = Pool::new(pool);
         Ok(Parts {
             backend,
             target: self.plant.target(target),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::sampling::{SampleRow, Sampled};
 use super::sequence::{BlockCopy, KV_BLOCK_SIZE, KvGroup, SeqSlice, Token};
-use super::weights::WeightView;
+use super::weights::{TensorInfo, WeightView};
 use crate::Result;
 use crate::quant::Format;
 
@@ -50,10 +50,12 @@ pub trait Backend: Send + Sync + Sized + 'static {
     ) -> Result<()>;
     /// Takes a weight matrix `[rows, cols]` over into the device's layout.
     fn load(&self, weight: WeightView<'_>) -> Result<Self::Weight>;
-    /// Bytes that a weight matrix `[rows, cols]` of `format` takes once it is loaded.
-    fn weight_bytes(&self, format: Format, rows: usize, cols: usize) -> u64 {
-        format.bytes_for(rows * cols) as u64
+    /// Bytes that a weight matrix takes once it is loaded.
+    fn weight_bytes(&self, tensor: &TensorInfo) -> u64 {
+        tensor.format.bytes_for(tensor.rows * tensor.cols) as u64
     }
+    /// Bytes of the device's memory that can be allocated now. None when the device cannot tell.
+    fn free_memory(&self) -> Result<Option<u64>>;
 
     /// A zeroed paged store.
     fn alloc_kv(&self, shape: KvShape) -> Result<Self::Kv>;

@@ -10,6 +10,7 @@ mod chat;
 mod drafter;
 mod engine;
 mod kv;
+mod memory;
 mod sampling;
 mod sequence;
 mod target;
@@ -24,12 +25,15 @@ pub use chat::{
 pub use drafter::{Anchor, ContextSlice, DraftToken, Drafter};
 pub use engine::{Done, Engine, Event, FinishReason, Request, Segment, Sink, Timings, Usage};
 pub use kv::{KvBlocks, KvOffload, KvOffloadStore, KvPool, PrefixBlock, PrefixHash};
+pub use memory::{BlockBytes, Footprint, ModelSizes};
 pub use sampling::{Constraint, History, SampleRow, Sampled, Sampling, TokenMask};
 pub use sequence::{
     BlockCopy, BlockCount, BlockTable, ContentHash, KV_BLOCK_SIZE, KvGroup, PositionKey, SeqId,
     SeqSlice, Token, recycle,
 };
-pub use target::{BatchEntry, BatchInput, EmbeddingAndLmHead, LogitsRequest, TargetModel};
+pub use target::{
+    BatchEntry, BatchInput, EmbeddingAndLmHead, LogitsRequest, PassLimits, TargetModel,
+};
 pub use vision::{EncodeId, Patches, VisionEncoder};
 pub use weights::{
     CheckpointSpec, DrafterSpec, GenerationDefaults, LayerSpec, TensorInfo, TextSpec, TokenKind,

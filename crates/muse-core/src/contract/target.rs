@@ -48,13 +48,22 @@ pub struct BatchEntry<'a, B: Backend> {
     pub logits: LogitsRequest,
 }
 
+/// Bounds of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassLimits {
+    /// The most tokens.
+    pub max_num_batched_tokens: usize,
+    /// The most tokens whose logits can be had.
+    pub max_logits_rows: usize,
+}
+
 /// The target model. Holds no state of a sequence outside KV blocks: a rejected token is forgotten
 /// by never being counted, and the next token at its position overwrites it.
 pub trait TargetModel<B: Backend>: EmbeddingAndLmHead<B> + KvBlocks<B> + Send {
     /// What the model is.
     fn spec(&self) -> &TextSpec;
-    /// The most tokens of a pass, and the most of them whose logits can be had.
-    fn limits(&self) -> (usize, usize);
+    /// Bounds of a pass.
+    fn limits(&self) -> PassLimits;
     /// One pass over the batch: prompt chunks, decode tokens and draft blocks together, so that
     /// weights are read once. Writes the K and V of every token into its KV block.
     fn forward(&mut self, batch: &[BatchEntry<'_, B>]) -> Result<()>;

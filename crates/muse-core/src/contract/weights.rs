@@ -109,9 +109,9 @@ pub struct DrafterSpec {
     pub rope_theta: f32,
     /// Farthest distance a query sees, inclusive.
     pub reach: u32,
-    /// Rows of a block, the anchor included.
-    pub block: usize,
-    /// Fills the block behind the anchor.
+    /// Tokens of a draft block, the anchor included.
+    pub draft_block: usize,
+    /// Fills the draft block behind the anchor.
     pub mask_token: u32,
     /// Layers of the target whose OUTPUT it reads, from 0.
     pub target_layers: Vec<usize>,

@@ -39,8 +39,10 @@ impl Limits {
         pool: &dyn KvPool,
         options: &EngineOptions,
     ) -> Result<Self> {
-        let (rows, max_logits_rows) = target.limits();
-        let max_num_batched_tokens = options.max_num_batched_tokens.min(rows);
+        let pass = target.limits();
+        let max_logits_rows = pass.max_logits_rows;
+        let max_num_batched_tokens =
+            options.max_num_batched_tokens.min(pass.max_num_batched_tokens);
         let max_num_seqs = options.max_num_seqs.min(max_num_batched_tokens).min(max_logits_rows);
         let spec = target.spec();
         let max_positions =

@@ -1,58 +1,64 @@
 //! What a text model is built with, what its configuration must promise, and how much memory its
 //! KV blocks take.
 
-use crate::contract::{KvGroup, KvShape, KvType, LayerSpec, TextSpec};
+use super::forward;
+use crate::contract::{
+    BlockBytes, BlockCount, Footprint, KvGroup, KvShape, KvType, LayerSpec, ModelSizes, TextSpec,
+};
 use crate::{Error, Result};
 
-/// Sizes that a model is built with; everything is allocated once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelOptions {
-    /// How K and V are stored.
-    pub kv: KvType,
-    /// KV blocks of the layers that see everything.
-    pub full_blocks: usize,
-    /// KV blocks of the sliding layers.
-    pub window_blocks: usize,
-    /// The most rows of a pass.
-    pub max_num_batched_tokens: usize,
-    /// The most rows of a pass that are scored.
-    pub max_logits_rows: usize,
-    /// Layers whose output is kept for a drafter, from 0.
-    pub captured_layers: Vec<usize>,
+/// What a text model takes of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelFootprint<'a> {
+    /// The text model.
+    pub spec: &'a TextSpec,
+    /// Number of layers whose hidden states are captured for a drafter.
+    pub captured_layers: usize,
 }
 
-/// Bytes that one KV block of each group takes, over all layers of the group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockBytes {
-    /// Of the full group.
-    pub full: usize,
-    /// Of the window group.
-    pub window: usize,
-}
-
-/// What a KV block of each group costs when K and V are stored as `kv`.
-pub fn block_bytes(spec: &TextSpec, kv: KvType) -> BlockBytes {
-    let mut bytes = BlockBytes::default();
-    for layer in &spec.layers {
-        match group(layer) {
-            KvGroup::Full => bytes.full += kv_shape(spec, layer, kv, 1).block_bytes(),
-            KvGroup::Window => bytes.window += kv_shape(spec, layer, kv, 1).block_bytes(),
+impl Footprint for ModelFootprint<'_> {
+    fn block_bytes(&self, kv: KvType) -> BlockBytes {
+        let mut bytes = BlockBytes::default();
+        for layer in &self.spec.layers {
+            let shape = kv_shape(self.spec, layer, kv, BlockCount { full: 1, window: 1 });
+            match shape.group {
+                KvGroup::Full => bytes.full += shape.block_bytes(),
+                KvGroup::Window => bytes.window += shape.block_bytes(),
+            }
         }
+        bytes
     }
-    bytes
+
+    fn scratch_bytes(&self, sizes: &ModelSizes) -> usize {
+        forward::scratch_bytes(self.spec, sizes, self.captured_layers)
+    }
+
+    fn window_reach(&self) -> u32 {
+        let windows = self.spec.layers.iter().filter_map(|layer| layer.window);
+        windows.map(|window| window.saturating_sub(1)).max().unwrap_or(0)
+    }
 }
 
 pub(super) fn group(layer: &LayerSpec) -> KvGroup {
     if layer.window.is_some() { KvGroup::Window } else { KvGroup::Full }
 }
 
-pub(super) fn kv_shape(spec: &TextSpec, layer: &LayerSpec, kind: KvType, blocks: usize) -> KvShape {
+pub(super) fn kv_shape(
+    spec: &TextSpec,
+    layer: &LayerSpec,
+    kind: KvType,
+    blocks: BlockCount,
+) -> KvShape {
     let group = group(layer);
+    let blocks = match group {
+        KvGroup::Full => blocks.full,
+        KvGroup::Window => blocks.window,
+    };
     KvShape { group, blocks, kv_heads: spec.kv_heads, head_dim: spec.head_dim, kind }
 }
 
 /// Refuses what the operations could not compute.
-pub(super) fn check(spec: &TextSpec, options: &ModelOptions) -> Result<()> {
+pub(super) fn check(spec: &TextSpec, sizes: &ModelSizes, captured_layers: &[usize]) -> Result<()> {
     let corrupt = |what: String| Err(Error::Corrupt(format!("text model: {what}")));
     let dims = [spec.hidden, spec.ffn, spec.heads, spec.kv_heads, spec.head_dim, spec.vocab];
     if dims.contains(&0) || spec.layers.is_empty() {
@@ -69,8 +75,8 @@ pub(super) fn check(spec: &TextSpec, options: &ModelOptions) -> Result<()> {
             spec.heads, spec.head_dim, spec.kv_heads
         ));
     }
-    check_kv(options.kv, spec.head_dim)?;
-    if let Some(layer) = options.captured_layers.iter().find(|&&layer| layer >= spec.layers.len()) {
+    check_kv(sizes.kv, spec.head_dim)?;
+    if let Some(layer) = captured_layers.iter().find(|&&layer| layer >= spec.layers.len()) {
         return Err(Error::Invalid(format!(
             "the drafter reads layer {layer}, but the model has layers 0 to {}; use the drafter that \
              belongs to this model",

@@ -1,10 +1,10 @@
 //! One pass of the text model over the rows of all batch entries.
 
+use super::Model;
 use super::weights::{Layer, head_shape};
-use super::{Model, ModelOptions};
 use crate::Result;
 use crate::contract::{
-    Backend, BatchEntry, BatchInput, LogitsRequest, Mask, SeqSlice, TextSpec, recycle,
+    Backend, BatchEntry, BatchInput, LogitsRequest, Mask, ModelSizes, SeqSlice, TextSpec, recycle,
 };
 
 /// Buffers of a pass, `max_rows` rows each.
@@ -33,8 +33,8 @@ pub(super) struct Scratch<B: Backend> {
 }
 
 impl<B: Backend> Scratch<B> {
-    pub(super) fn new(backend: &B, spec: &TextSpec, options: &ModelOptions) -> Result<Self> {
-        let bufs = widths(spec).map(|cols| backend.alloc(options.max_num_batched_tokens, cols));
+    pub(super) fn new(backend: &B, spec: &TextSpec, sizes: &ModelSizes) -> Result<Self> {
+        let bufs = widths(spec).map(|cols| backend.alloc(sizes.max_num_batched_tokens, cols));
         let [x, normed, branch, q, gate, mixed, k, v, ffn_gate, up] = bufs;
         Ok(Self {
             x: x?,
@@ -47,8 +47,8 @@ impl<B: Backend> Scratch<B> {
             mixed: mixed?,
             ffn_gate: ffn_gate?,
             up: up?,
-            picked: Vec::with_capacity(options.max_num_batched_tokens),
-            asked: Vec::with_capacity(options.max_logits_rows),
+            picked: Vec::with_capacity(sizes.max_num_batched_tokens),
+            asked: Vec::with_capacity(sizes.max_logits_rows),
         })
     }
 }
@@ -62,9 +62,9 @@ fn widths(spec: &TextSpec) -> [usize; 10] {
 
 /// Bytes of the buffers that a model holds beside its weights and its KV blocks: those of a pass, the
 /// logits and the captured hidden states.
-pub fn scratch_bytes(spec: &TextSpec, options: &ModelOptions) -> usize {
-    let row = widths(spec).iter().sum::<usize>() + options.captured_layers.len() * spec.hidden;
-    size_of::<f32>() * (options.max_num_batched_tokens * row + options.max_logits_rows * spec.vocab)
+pub(super) fn scratch_bytes(spec: &TextSpec, sizes: &ModelSizes, captured_layers: usize) -> usize {
+    let row = widths(spec).iter().sum::<usize>() + captured_layers * spec.hidden;
+    size_of::<f32>() * (sizes.max_num_batched_tokens * row + sizes.max_logits_rows * spec.vocab)
 }
 
 impl<B: Backend> Model<B> {
@@ -85,7 +85,7 @@ impl<B: Backend> Model<B> {
     }
 
     fn collect_asked(&mut self, batch: &[BatchEntry<'_, B>], rows: usize) {
-        let ModelOptions { max_num_batched_tokens, max_logits_rows, .. } = self.options;
+        let ModelSizes { max_num_batched_tokens, max_logits_rows, .. } = self.sizes;
         assert!(
             rows <= max_num_batched_tokens,
             "a pass of {rows} rows, the model was built for {max_num_batched_tokens}"
@@ -169,11 +169,9 @@ impl<B: Backend> Model<B> {
     }
 
     fn capture_hidden(&mut self, index: usize, rows: usize) -> Result<()> {
-        let Self { backend, spec, options, scratch, captured_hidden, .. } = self;
+        let Self { backend, spec, captured_layers, scratch, captured_hidden, .. } = self;
         let Scratch { x, picked, .. } = scratch;
-        for (slot, _) in
-            options.captured_layers.iter().enumerate().filter(|(_, layer)| **layer == index)
-        {
+        for (slot, _) in captured_layers.iter().enumerate().filter(|(_, layer)| **layer == index) {
             picked.clear();
             picked.extend(0..rows as u32);
             backend.copy(x, picked, captured_hidden, 0, slot * spec.hidden)?;

@@ -12,15 +12,14 @@ mod weights;
 
 use std::sync::Arc;
 
-pub use config::{BlockBytes, ModelOptions, block_bytes, check_kv};
-pub use forward::scratch_bytes;
+pub use config::{ModelFootprint, check_kv};
 pub use load::Loader;
 pub use parts::{FeedForward, HeadShape, Heads};
 pub use rounded::{BfpPolicy, RoundedWeights};
 
 use crate::contract::{
-    Backend, BatchEntry, BlockCopy, EmbeddingAndLmHead, KvBlocks, KvGroup, SeqSlice, TargetModel,
-    TextSpec, Token, WeightSource,
+    Backend, BatchEntry, BlockCopy, EmbeddingAndLmHead, KvBlocks, KvGroup, ModelSizes, PassLimits,
+    SeqSlice, TargetModel, TextSpec, Token, WeightSource,
 };
 use crate::{Error, Result};
 use forward::Scratch;
@@ -30,7 +29,8 @@ use weights::Weights;
 pub struct Model<B: Backend> {
     backend: Arc<B>,
     spec: TextSpec,
-    options: ModelOptions,
+    sizes: ModelSizes,
+    captured_layers: Vec<usize>,
     weights: Weights<B>,
     /// One store a layer.
     kv: Vec<B::Kv>,
@@ -44,17 +44,19 @@ pub struct Model<B: Backend> {
 }
 
 impl<B: Backend> Model<B> {
-    /// Loads the text model of a checkpoint and allocates all it will ever need. `progress` hears
-    /// how many tensors of how many are loaded.
+    /// Loads the text model of a checkpoint and allocates all it will ever need.
+    /// `captured_layers` are the layers, from 0, whose output a drafter reads. `progress` is called
+    /// with `(loaded, total)` tensors.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the checkpoint holds no text model or a tap is no layer of it,
-    /// [`Error::Corrupt`] when its configuration and its tensors do not fit, and what the backend
-    /// says.
+    /// [`Error::Invalid`] when the checkpoint holds no text model or lacks a captured layer,
+    /// [`Error::Corrupt`] when its configuration and its tensors do not fit, and errors of the
+    /// backend.
     pub fn new(
         backend: Arc<B>,
         source: &dyn WeightSource,
-        options: &ModelOptions,
+        sizes: &ModelSizes,
+        captured_layers: &[usize],
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
         let spec = source.spec().text.clone().ok_or_else(|| {
@@ -64,24 +66,30 @@ impl<B: Backend> Model<B> {
                     .to_owned(),
             )
         })?;
-        config::check(&spec, options)?;
+        config::check(&spec, sizes, captured_layers)?;
         let weights = Weights::load(&*backend, source, &spec, progress)?;
-        let kv = spec.layers.iter().map(|layer| {
-            let blocks = match config::group(layer) {
-                KvGroup::Full => options.full_blocks,
-                KvGroup::Window => options.window_blocks,
-            };
-            backend.alloc_kv(config::kv_shape(&spec, layer, options.kv, blocks))
-        });
+        let kv = spec
+            .layers
+            .iter()
+            .map(|layer| backend.alloc_kv(config::kv_shape(&spec, layer, sizes.kv, sizes.blocks)));
         let kv = kv.collect::<Result<_>>()?;
-        let scratch = Scratch::new(&*backend, &spec, options)?;
-        let logits = backend.alloc(options.max_logits_rows, spec.vocab)?;
+        let scratch = Scratch::new(&*backend, &spec, sizes)?;
+        let logits = backend.alloc(sizes.max_logits_rows, spec.vocab)?;
         let captured_rows =
-            if options.captured_layers.is_empty() { 0 } else { options.max_num_batched_tokens };
-        let captured_hidden =
-            backend.alloc(captured_rows, options.captured_layers.len() * spec.hidden)?;
-        let (options, slices) = (options.clone(), Vec::new());
-        Ok(Self { backend, spec, options, weights, kv, scratch, logits, captured_hidden, slices })
+            if captured_layers.is_empty() { 0 } else { sizes.max_num_batched_tokens };
+        let captured_hidden = backend.alloc(captured_rows, captured_layers.len() * spec.hidden)?;
+        Ok(Self {
+            backend,
+            spec,
+            sizes: *sizes,
+            captured_layers: captured_layers.to_vec(),
+            weights,
+            kv,
+            scratch,
+            logits,
+            captured_hidden,
+            slices: Vec::new(),
+        })
     }
 
     /// The stores of a group's layers.
@@ -101,8 +109,9 @@ impl<B: Backend> TargetModel<B> for Model<B> {
         &self.spec
     }
 
-    fn limits(&self) -> (usize, usize) {
-        (self.options.max_num_batched_tokens, self.options.max_logits_rows)
+    fn limits(&self) -> PassLimits {
+        let ModelSizes { max_num_batched_tokens, max_logits_rows, .. } = self.sizes;
+        PassLimits { max_num_batched_tokens, max_logits_rows }
     }
 
     fn forward(&mut self, batch: &[BatchEntry<'_, B>]) -> Result<()> {

@@ -56,7 +56,8 @@ impl<'a, B: Backend> Line<'a, B> {
 
 impl<B: Backend> Passes for Line<'_, B> {
     fn limits(&self) -> (usize, usize) {
-        self.target.limits()
+        let limits = self.target.limits();
+        (limits.max_num_batched_tokens, limits.max_logits_rows)
     }
 
     fn pass(&mut self, tokens: &[Token], logits: LogitsRequest) -> Result<()> {

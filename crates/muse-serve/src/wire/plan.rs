@@ -3,13 +3,13 @@
 use std::fmt;
 
 use muse_core::contract::{
-    Backend, BlockCount, DrafterSpec, KV_BLOCK_SIZE, KvPool, KvType, TensorInfo, TextSpec,
-    WeightSource,
+    Backend, BlockBytes, BlockCount, DrafterSpec, Footprint, KV_BLOCK_SIZE, KvPool, KvType,
+    ModelSizes, TensorInfo, TextSpec, WeightSource,
 };
 use muse_core::engine::EngineOptions;
-use muse_core::model::{ModelOptions, block_bytes, scratch_bytes};
+use muse_core::model::ModelFootprint;
 use muse_core::{Error, Result};
-use muse_dflash::DflashOptions;
+use muse_dflash::DflashFootprint;
 use muse_kv::{Pool, PoolOptions};
 
 use super::LoadOptions;
@@ -99,38 +99,43 @@ pub(super) struct Sizes {
 struct Demand {
     /// Without KV blocks.
     pool: PoolOptions,
-    /// Rows of the drafter's block, which may reach past the last position.
-    block: u32,
-    full_price: u64,
-    window_price: u64,
-    drafter_price: u64,
+    /// Tokens of a draft block, which may reach past the last position.
+    draft_block: u32,
+    target: BlockBytes,
+    drafter: BlockBytes,
 }
 
 impl Demand {
-    fn new(text: &TextSpec, drafter: Option<&DrafterSpec>, kv: KvType, rows: usize) -> Self {
-        let sliding = text.layers.iter().filter_map(|layer| layer.window);
-        let reach = sliding.map(|window| window.saturating_sub(1));
-        let reach = reach.chain(drafter.map(|drafter| drafter.reach)).max().unwrap_or(0);
-        let price = block_bytes(text, kv);
+    fn new(
+        target: &dyn Footprint,
+        drafter: Option<&dyn Footprint>,
+        draft_block: usize,
+        kv: KvType,
+        rows: usize,
+    ) -> Self {
+        let reach = drafter.map_or(0, Footprint::window_reach).max(target.window_reach());
         Self {
-            pool: PoolOptions { full_blocks: 0, window_blocks: 0, reach, block: rows as u32 },
-            block: drafter.map_or(0, |drafter| drafter.block as u32),
-            full_price: price.full as u64,
-            window_price: price.window as u64,
-            drafter_price: drafter.map_or(0, |spec| muse_dflash::block_bytes(spec, kv) as u64),
+            pool: PoolOptions {
+                window_reach: reach,
+                max_step_tokens: rows as u32,
+                ..PoolOptions::default()
+            },
+            draft_block: draft_block as u32,
+            target: target.block_bytes(kv),
+            drafter: drafter.map_or(BlockBytes::default(), |drafter| drafter.block_bytes(kv)),
         }
     }
 
     fn blocks(&self, context: u32) -> BlockCount {
-        Pool::new(self.pool).worst_case(context.saturating_add(self.block))
+        Pool::new(self.pool).worst_case(context.saturating_add(self.draft_block))
     }
 
     /// What one sequence takes: K and V, and what is known of its KV blocks.
     fn bytes(&self, context: u32) -> u64 {
         let blocks = self.blocks(context);
-        let full_price = self.full_price + muse_kv::BYTES_PER_BLOCK as u64;
-        let window_price = self.window_price + self.drafter_price;
-        full_price * blocks.full as u64 + window_price * blocks.window as u64
+        let full = self.target.full + self.drafter.full + muse_kv::BYTES_PER_BLOCK;
+        let window = self.target.window + self.drafter.window;
+        (full * blocks.full + window * blocks.window) as u64
     }
 }
 
@@ -150,7 +155,7 @@ impl Sizes {
         let sources = [Some(source), drafter].into_iter().flatten();
         let weights = sources.map(|source| held(backend, source)).sum();
         let spec = drafter.and_then(|drafter| drafter.spec().drafter.as_ref());
-        Self::fit_into(memory_free(), weights, text, spec, options)
+        Self::fit_into(backend.free_memory()?, weights, text, spec, options)
     }
 
     fn fit_into(
@@ -163,9 +168,14 @@ impl Sizes {
         let most = u32::try_from(text.max_positions).unwrap_or(u32::MAX);
         check(options, most)?;
         let wanted = options.context.unwrap_or(most);
-        let block = spec.map_or(1, |spec| spec.block.max(1));
+        let block = spec.map_or(1, |spec| spec.draft_block.max(1));
         let rows = STEP_ROWS.min(wanted as usize).max(block);
-        let demand = Demand::new(text, spec, options.kv, rows);
+        let captured_layers = spec.map_or(0, |spec| spec.target_layers.len());
+        let target = ModelFootprint { spec: text, captured_layers };
+        let drafter = spec.map(|spec| DflashFootprint { spec, vocab: text.vocab });
+        let drafter = drafter.as_ref().map(|drafter| drafter as &dyn Footprint);
+        let draft_block = spec.map_or(0, |spec| spec.draft_block);
+        let demand = Demand::new(&target, drafter, draft_block, options.kv, rows);
 
         let max_num_seqs = options.default_max_parallel.max(options.parallel.unwrap_or(1)).max(1);
         let least_scores = if options.logits { LOGITS_ROWS } else { 1 };
@@ -183,21 +193,13 @@ impl Sizes {
             },
             plan: MemoryPlan { weights, kv: options.kv, ..MemoryPlan::default() },
         };
-        sizes.plan.scratch = sizes.buffers(text, spec);
+        let scratch = |of: &dyn Footprint| of.scratch_bytes(&sizes.model()) as u64;
+        sizes.plan.scratch = scratch(&target) + drafter.map_or(0, scratch);
         let context = sizes.fit_cache(free, &demand, options, wanted)?;
         sizes.engine.max_positions = context;
         sizes.plan.context = context;
         sizes.plan.cut_from = (context < wanted).then_some(wanted);
         Ok(sizes)
-    }
-
-    /// Bytes of the buffers of passes and of logits.
-    fn buffers(&self, text: &TextSpec, drafter: Option<&DrafterSpec>) -> u64 {
-        let captured_hidden = drafter.map_or(Vec::new(), |spec| spec.target_layers.clone());
-        let target = scratch_bytes(text, &self.model(captured_hidden));
-        let drafter =
-            drafter.map(|spec| muse_dflash::scratch_bytes(spec, text.vocab, &self.drafter()));
-        (target + drafter.unwrap_or(0)) as u64
     }
 
     /// Gives the cache what memory is left. Returns the positions of a sequence.
@@ -233,36 +235,27 @@ impl Sizes {
             )));
         }
         let blocks = demand.blocks(context);
-        let (full_blocks, window_blocks) = (blocks.full * parallel, blocks.window * parallel);
-        self.pool = PoolOptions { full_blocks, window_blocks, ..self.pool };
+        let (full, window) = (blocks.full * parallel, blocks.window * parallel);
+        self.pool = PoolOptions { blocks: BlockCount { full, window }, ..self.pool };
+        let Demand { target, drafter, .. } = demand;
         self.plan = MemoryPlan {
-            full_kv: demand.full_price * full_blocks as u64,
-            window_kv: demand.window_price * window_blocks as u64,
-            drafter_kv: demand.drafter_price * window_blocks as u64,
-            scratch: self.plan.scratch + (muse_kv::BYTES_PER_BLOCK * full_blocks) as u64,
+            full_kv: (target.full * full) as u64,
+            window_kv: (target.window * window) as u64,
+            drafter_kv: (drafter.full * full + drafter.window * window) as u64,
+            scratch: self.plan.scratch + (muse_kv::BYTES_PER_BLOCK * full) as u64,
             parallel,
             ..self.plan
         };
         Ok(context)
     }
 
-    pub(super) fn model(&self, captured_layers: Vec<usize>) -> ModelOptions {
-        ModelOptions {
+    pub(super) fn model(&self) -> ModelSizes {
+        ModelSizes {
             kv: self.plan.kv,
-            full_blocks: self.pool.full_blocks,
-            window_blocks: self.pool.window_blocks,
+            blocks: self.pool.blocks,
+            max_num_seqs: self.engine.max_num_seqs,
             max_num_batched_tokens: self.rows,
             max_logits_rows: self.logits,
-            captured_layers,
-        }
-    }
-
-    pub(super) fn drafter(&self) -> DflashOptions {
-        DflashOptions {
-            kv: self.plan.kv,
-            window_blocks: self.pool.window_blocks,
-            max_anchors: self.engine.max_num_seqs,
-            max_num_batched_tokens: self.rows,
         }
     }
 }
@@ -298,17 +291,9 @@ fn held(backend: &impl Backend, source: &dyn WeightSource) -> u64 {
     let tensor = |tensor: &TensorInfo| match tensor.rows {
         // A vector becomes a buffer.
         1 => (size_of::<f32>() * tensor.cols) as u64,
-        rows => backend.weight_bytes(tensor.format, rows, tensor.cols),
+        _ => backend.weight_bytes(tensor),
     };
     super::text_tensors(source).map(tensor).sum()
-}
-
-/// Bytes of memory that can be had without swapping, where the system says so.
-fn memory_free() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 #[cfg(all(test, feature = "nano"))]
@@ -425,7 +410,7 @@ mod tests {
         };
         let sizes = fit(Some(160 << 20), &options).expect("a plan");
         assert_eq!((sizes.plan.context, sizes.plan.parallel), (1000, 3));
-        assert_eq!(sizes.pool.full_blocks, 3 * 1016_usize.div_ceil(64));
+        assert_eq!(sizes.pool.blocks.full, 3 * 1016_usize.div_ceil(64));
         let options = LoadOptions { context: Some(100_000), parallel: Some(9), ..options };
         let error = fit(Some(160 << 20), &options).err().expect("too much").to_string();
         assert!(error.contains("9 x 100000") && error.contains("--kv q8_0"), "{error}");

@@ -39,6 +39,10 @@ impl Backend for FakeBackend {
     type Weight = ();
     type Kv = ();
 
+    fn free_memory(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     fn alloc(&self, rows: usize, cols: usize) -> Result<FakeBuf> {
         Ok(FakeBuf { cols, data: vec![0.0; rows * cols] })
     }

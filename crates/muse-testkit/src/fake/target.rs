@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use muse_core::contract::{
     Backend, BatchEntry, BatchInput, BlockCopy, EmbeddingAndLmHead, KvBlocks, KvGroup, LayerSpec,
-    LogitsRequest, TargetModel, TextSpec, Token,
+    LogitsRequest, PassLimits, TargetModel, TextSpec, Token,
 };
 use muse_core::{Error, Result};
 
@@ -72,8 +72,9 @@ impl<B: Backend> TargetModel<B> for FakeTarget<B> {
         &self.spec
     }
 
-    fn limits(&self) -> (usize, usize) {
-        (self.model.options.rows, self.model.options.max_logits_rows)
+    fn limits(&self) -> PassLimits {
+        let super::FakeOptions { rows, max_logits_rows, .. } = self.model.options;
+        PassLimits { max_num_batched_tokens: rows, max_logits_rows }
     }
 
     fn forward(&mut self, batch: &[BatchEntry<'_, B>]) -> Result<()> {

@@ -32,14 +32,18 @@ macro_rules! kv_pool_suite {
 /// Sizes of the pool wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// KV blocks of the full group.
-    pub full_blocks: usize,
-    /// KV blocks of the window group.
-    pub window_blocks: usize,
-    /// Farthest distance back that the next position sees in the window group, inclusive.
-    pub reach: u32,
-    /// The most rows that a step writes.
-    pub block: u32,
+    /// KV blocks of each group.
+    pub blocks: BlockCount,
+    /// How many positions back the next one attends to in the window group (inclusive distance).
+    pub window_reach: u32,
+    /// The most positions that a step writes past the length of a sequence.
+    pub max_step_tokens: u32,
+}
+
+impl Shape {
+    fn new(full: usize, window: usize, window_reach: u32, max_step_tokens: u32) -> Self {
+        Self { blocks: BlockCount { full, window }, window_reach, max_step_tokens }
+    }
 }
 
 /// Builds a pool.
@@ -57,7 +61,7 @@ pub fn every_row_reads_back(build: Build<'_>) {
 
 /// A reservation that does not fit leaves KV blocks and counts as they were.
 pub fn exhaustion_changes_nothing(build: Build<'_>) {
-    let mut pool = build(Shape { full_blocks: 3, window_blocks: 4, reach: 64, block: 64 });
+    let mut pool = build(Shape::new(3, 4, 64, 64));
     let (a, b) = (SeqId(1), SeqId(2));
     let mut copies = Vec::new();
     pool.open(a, &keys(1, 1)).expect("opens");
@@ -78,7 +82,7 @@ pub fn exhaustion_changes_nothing(build: Build<'_>) {
 /// At every length exactly the KV blocks in reach of the next position are held.
 pub fn window_blocks_go_back_once_out_of_reach(build: Build<'_>) {
     for reach in [0, 1, 63, 64, 100, 200] {
-        let mut pool = build(Shape { full_blocks: 16, window_blocks: 16, reach, block: 1 });
+        let mut pool = build(Shape::new(16, 16, reach, 1));
         let seq = SeqId(9);
         pool.open(seq, &keys(3, 1)).expect("opens");
         for len in 1..=700u32 {
@@ -100,10 +104,8 @@ pub fn worst_case_is_enough_for_one(build: Build<'_>) {
         let dice = |n: u64, low: u64, high: u64| low + hash64(seed, n) % (high - low + 1);
         let (reach, block) = (dice(1, 0, 200) as u32, dice(2, 1, 150) as u32);
         let rows = dice(3, 1, 900) as u32;
-        let need =
-            build(Shape { full_blocks: 99, window_blocks: 99, reach, block }).worst_case(rows);
-        let (full_blocks, window_blocks) = (need.full, need.window);
-        let mut pool = build(Shape { full_blocks, window_blocks, reach, block });
+        let need = build(Shape::new(99, 99, reach, block)).worst_case(rows);
+        let mut pool = build(Shape::new(need.full, need.window, reach, block));
         for round in 0..4 {
             let seq = SeqId(round);
             // Alike up to a point, so that rounds meet what others left.
@@ -129,7 +131,7 @@ pub fn worst_case_is_enough_for_one(build: Build<'_>) {
 
 /// What was reserved and not committed goes back at once, what was committed stays.
 pub fn truncation_gives_back_what_was_reserved(build: Build<'_>) {
-    let mut pool = build(Shape { full_blocks: 8, window_blocks: 8, reach: 200, block: 200 });
+    let mut pool = build(Shape::new(8, 8, 200, 200));
     let seq = SeqId(4);
     pool.open(seq, &keys(5, 1)).expect("opens");
     pool.reserve(seq, 200, &mut Vec::new()).expect("fits");
@@ -165,19 +167,15 @@ struct Play {
 impl Play {
     fn new(seed: u64, build: Build<'_>) -> Self {
         let dice = |n: u64, low: u64, high: u64| low + hash64(seed, n) % (high - low + 1);
-        let shape = Shape {
-            full_blocks: dice(1, 1, 12) as usize,
-            window_blocks: dice(2, 1, 12) as usize,
-            reach: dice(3, 0, 200) as u32,
-            block: dice(4, 1, 130) as u32,
-        };
+        let (full, window) = (dice(1, 1, 12) as usize, dice(2, 1, 12) as usize);
+        let shape = Shape::new(full, window, dice(3, 0, 200) as u32, dice(4, 1, 130) as u32);
         Self {
             seed,
             drawn: 4,
             shape,
             pool: build(shape),
-            full: vec![0; shape.full_blocks * KV_BLOCK_SIZE],
-            window: vec![0; shape.window_blocks * KV_BLOCK_SIZE],
+            full: vec![0; shape.blocks.full * KV_BLOCK_SIZE],
+            window: vec![0; shape.blocks.window * KV_BLOCK_SIZE],
             open: BTreeMap::new(),
             past: vec![keys(seed, 300)],
         }
@@ -232,7 +230,7 @@ impl Play {
     fn truncate(&mut self, seq: SeqId) {
         let len = self.open[&seq].len() as u64;
         let base = u64::from(self.pool.block_table(seq).window_base);
-        let lowest = if base == 0 { 0 } else { base + u64::from(self.shape.reach) };
+        let lowest = if base == 0 { 0 } else { base + u64::from(self.shape.window_reach) };
         let to = self.between(lowest.min(len), len);
         self.pool.truncate(seq, to as u32);
         self.open.get_mut(&seq).expect("open").truncate(to as usize);
@@ -240,7 +238,7 @@ impl Play {
 
     /// A step: reserve, make the copies, write on trial, keep some.
     fn advance(&mut self, seq: SeqId) {
-        let rows = self.between(1, u64::from(self.shape.block)) as usize;
+        let rows = self.between(1, u64::from(self.shape.max_step_tokens)) as usize;
         let len = self.open[&seq].len();
         let before = (self.pool.free(), self.pool.block_table(seq).full.to_vec());
         let mut copies = Vec::new();
@@ -297,7 +295,7 @@ impl Play {
             let blocks = self.pool.block_table(seq);
             full.extend(blocks.full);
             window.extend(blocks.window);
-            let seen = said.len().saturating_sub(self.shape.reach as usize);
+            let seen = said.len().saturating_sub(self.shape.window_reach as usize);
             for (position, value) in chain(said).into_iter().enumerate() {
                 let (block, row) = blocks.slot(KvGroup::Full, position as u32);
                 let at = block as usize * KV_BLOCK_SIZE + row;

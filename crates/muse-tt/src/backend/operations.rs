@@ -3,10 +3,9 @@
 use std::collections::hash_map::Entry;
 
 use muse_core::contract::{
-    Attention, Backend, BlockCopy, KvShape, Rope, SampleRow, Sampled, Sampling, SeqSlice, Token,
-    WeightView,
+    Attention, Backend, BlockCopy, KvShape, Rope, SampleRow, Sampled, Sampling, SeqSlice,
+    TensorInfo, Token, WeightView,
 };
-use muse_core::quant::Format;
 use muse_core::quant::tile::TileFormat;
 use muse_core::{Error, Result, sampler};
 
@@ -71,9 +70,17 @@ impl Backend for Tt {
         Ok(Loaded::Product(Weight::of_bytes(&self.device, layout, &bytes)?))
     }
 
-    fn weight_bytes(&self, _: Format, rows: usize, cols: usize) -> u64 {
-        // Nothing is known of the name here: the widest format bounds the others.
-        TileFormat::Bf16.matrix_bytes(rows, cols) as u64
+    fn weight_bytes(&self, tensor: &TensorInfo) -> u64 {
+        match self.format(&tensor.name) {
+            Some(format) => format.matrix_bytes(tensor.rows, tensor.cols) as u64,
+            // The embedding table is kept as rows.
+            None => Table::bytes_for(tensor.rows, tensor.cols) as u64,
+        }
+    }
+
+    fn free_memory(&self) -> Result<Option<u64>> {
+        // The shim has no function that asks the device.
+        Ok(None)
     }
 
     fn alloc_kv(&self, shape: KvShape) -> Result<KvPages> {

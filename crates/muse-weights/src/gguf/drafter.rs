@@ -32,7 +32,7 @@ pub(super) fn spec(keys: Keys<'_>) -> Result<DrafterSpec> {
         norm_eps: keys.positive("attention.layer_norm_rms_epsilon", 1.0)?,
         rope_theta: keys.positive("rope.freq_base", 1e12)?,
         reach: keys.size("attention.sliding_window", max::POSITIONS)? as u32,
-        block: draft_block_size(&keys, "block_size")?,
+        draft_block: draft_block_size(&keys, "block_size")?,
         mask_token: full_keys.token(mask)?.ok_or_else(|| {
             full_keys.wrong(mask, "nothing", "the token that fills the draft block")
         })?,

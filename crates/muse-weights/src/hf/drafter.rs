@@ -40,7 +40,7 @@ pub(super) fn spec(config: &Object) -> Result<DrafterSpec> {
         norm_eps: config.positive("rms_norm_eps", 1.0)?,
         rope_theta: config.rope_theta(&["default"])?,
         reach: config.size("sliding_window", max::POSITIONS)? as u32,
-        block: draft_block_size(config, "block_size")?,
+        draft_block: draft_block_size(config, "block_size")?,
         mask_token: mask_token
             .ok_or_else(|| config.wrong("mask_token_id", "nothing", "a token id"))?,
         target_layers: check_target_layers(config, "target_layer_ids", target_layers, 0)?,

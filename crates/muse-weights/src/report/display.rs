@@ -85,7 +85,7 @@ fn write_drafter(f: &mut fmt::Formatter<'_>, spec: &DrafterSpec) -> fmt::Result 
         spec.heads,
         spec.kv_heads,
         spec.head_dim,
-        spec.block,
+        spec.draft_block,
         spec.reach,
         spec.mask_token,
         spec.target_layers,

@@ -208,7 +208,7 @@ fn drafter(spec: &DrafterSpec, target: Option<&TextSpec>, keys: &mut GgufKeys) {
     }
     keys.set("dflash.attention.sliding_window", &spec.reach);
     keys.set("dflash.attention.sliding_window_pattern", &vec![true; spec.layers][..]);
-    keys.set("dflash.block_size", &(spec.block as u32));
+    keys.set("dflash.block_size", &(spec.draft_block as u32));
     // GGUF gives the number of the layer whose input is read: the output of the one before.
     let layers: Vec<i32> = spec.target_layers.iter().map(|&layer| layer as i32 + 1).collect();
     keys.set("dflash.target_layers", &layers[..]);

@@ -118,7 +118,7 @@ fn an_assistant_folder_gives_a_drafter() {
     let spec = checkpoint.spec();
     assert!(spec.text.is_none() && spec.vision.is_none());
     let drafter = spec.drafter.as_ref().expect("a drafter");
-    assert_eq!((drafter.hidden, drafter.layers, drafter.block), (256, 2, 16));
+    assert_eq!((drafter.hidden, drafter.layers, drafter.draft_block), (256, 2, 16));
     assert_eq!((drafter.heads, drafter.kv_heads, drafter.head_dim), (4, 4, 64));
     assert_eq!((drafter.reach, drafter.mask_token), (64, 1015));
     assert_eq!(drafter.target_layers, [1, 3, 6]);

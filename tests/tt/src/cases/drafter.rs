@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, Backend, BatchEntry, BatchInput, ContextSlice, Drafter, EmbeddingAndLmHead, KvType,
-    LogitsRequest, SeqSlice, TargetModel, Token, WeightSource,
+    Anchor, Backend, BatchEntry, BatchInput, BlockCount, ContextSlice, Drafter, EmbeddingAndLmHead,
+    KvType, LogitsRequest, ModelSizes, SeqSlice, TargetModel, Token, WeightSource,
 };
-use muse_core::model::{BfpPolicy, Model, ModelOptions, RoundedWeights};
+use muse_core::model::{BfpPolicy, Model, RoundedWeights};
 use muse_cpu::Cpu;
-use muse_dflash::{Dflash, DflashOptions};
+use muse_dflash::Dflash;
 use muse_testkit::nano_dir;
 use muse_tt::{DeviceOptions, Tt, TtOptions};
 use muse_weights::Checkpoint;
@@ -73,21 +73,24 @@ fn runs(step: usize) -> [(u32, usize); 2] {
     })
 }
 
+/// Sizes of a model whose passes have up to `max_num_batched_tokens` tokens.
+fn sizes(max_num_batched_tokens: usize) -> ModelSizes {
+    ModelSizes {
+        kv: KvType::Bf16,
+        blocks: BlockCount { full: PAGES, window: PAGES },
+        max_num_seqs: STEPS[0].len(),
+        max_num_batched_tokens,
+        max_logits_rows: 1,
+    }
+}
+
 /// What the drafter reads of the large model's layers, for all rows of one sequence, then of the
 /// other. In BF16, as the device has it.
 fn captured_hidden(target: &Checkpoint, layers: &[usize]) -> Result<Vec<f32>> {
     let backend = Arc::new(cpu()?);
     let rows = [0, 1].map(|of| STEPS.iter().map(|rows| rows[of]).sum());
     let total = rows[0] + rows[1];
-    let options = ModelOptions {
-        kv: KvType::Bf16,
-        full_blocks: PAGES,
-        window_blocks: PAGES,
-        max_num_batched_tokens: total,
-        max_logits_rows: 1,
-        captured_layers: layers.to_vec(),
-    };
-    let mut model = Model::new(backend.clone(), target, &options, &mut |_, _| ())?;
+    let mut model = Model::new(backend.clone(), target, &sizes(total), layers, &mut |_, _| ())?;
     let (sequences, tokens) = (Sequence::all(&rows.map(|rows| (0, rows)), PAGES), tokens(total));
     let spans: Vec<BatchEntry<'_, Cpu>> = slices(&sequences)
         .into_iter()
@@ -121,13 +124,8 @@ fn scores<B: Backend>(
         vocab: spec.vocab,
         scores: RefCell::default(),
     };
-    let options = DflashOptions {
-        kv: KvType::Bf16,
-        window_blocks: PAGES,
-        max_anchors: STEPS[0].len(),
-        max_num_batched_tokens: MAX_ROWS,
-    };
-    let mut drafter = Dflash::new(backend.clone(), source, &spec, &options, &mut |_, _| ())?;
+    let sizes = sizes(MAX_ROWS);
+    let mut drafter = Dflash::new(backend.clone(), source, &spec, &sizes, &mut |_, _| ())?;
     let rows: usize = STEPS.as_flattened().iter().sum();
     let mut tapped = backend.alloc(rows, captured_hidden.len() / rows)?;
     backend.write(&mut tapped, 0, captured_hidden)?;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Backend, BatchEntry, BatchInput, BlockTable, CheckpointSpec, GenerationDefaults, KvType,
-    LogitsRequest, SeqSlice, TargetModel, TensorInfo, Token, Vocabulary, WeightSource, WeightView,
+    Backend, BatchEntry, BatchInput, BlockCount, BlockTable, CheckpointSpec, GenerationDefaults,
+    KvType, LogitsRequest, ModelSizes, SeqSlice, TargetModel, TensorInfo, Token, Vocabulary,
+    WeightSource, WeightView,
 };
-use muse_core::model::{BfpPolicy, Model, ModelOptions, RoundedWeights};
+use muse_core::model::{BfpPolicy, Model, RoundedWeights};
 use muse_testkit::nano_dir;
 use muse_tt::{DeviceOptions, Tt, TtOptions, smoke};
 use muse_weights::Checkpoint;
@@ -77,15 +78,14 @@ impl WeightSource for Beginning {
 /// Outputs of the first and of the full layer: of a prompt, then of a block that is verified.
 fn outputs<B: Backend>(backend: B, source: &dyn WeightSource) -> Result<Vec<Vec<f32>>> {
     let backend = Arc::new(backend);
-    let options = ModelOptions {
+    let sizes = ModelSizes {
         kv: KvType::Bf16,
-        full_blocks: 4,
-        window_blocks: 4,
+        blocks: BlockCount { full: 4, window: 4 },
+        max_num_seqs: 1,
         max_num_batched_tokens: PROMPT,
         max_logits_rows: BLOCK,
-        captured_layers: vec![0, FULL],
     };
-    let mut model = Model::new(backend.clone(), source, &options, &mut |_, _| ())?;
+    let mut model = Model::new(backend.clone(), source, &sizes, &[0, FULL], &mut |_, _| ())?;
     let hidden = model.spec().hidden;
     let tokens: Vec<Token> = (0..PROMPT + BLOCK).map(|i| Token((i * 37 % 900) as u32)).collect();
     let pages = BlockTable { full: &[2, 0, 3], window: &[1, 3, 0], window_base: 0 };
