@@ -1,4 +1,4 @@
-//! Every format's decoder against the reference decoder's values, bit for bit.
+//! Every format's decoder against the values of llama.cpp's reference decoder, bit for bit.
 
 use std::fs;
 
@@ -6,31 +6,31 @@ use muse_core::quant::Format;
 use muse_testkit::golden_dir;
 
 #[test]
-fn decoders_give_the_reference_bits() {
+fn decoders_match_the_reference_bit_for_bit() {
     for &format in Format::ALL {
         if matches!(format, Format::F32 | Format::F16 | Format::Bf16) {
-            continue; // Not block formats; `plain_formats` has them.
+            continue; // These have no quant blocks; `float_formats_decode` covers them.
         }
         let file = golden_dir().join("quant").join(format.name().to_lowercase());
         let blocks = fs::read(file.with_extension("bin")).expect("golden blocks");
         let values = fs::read(file.with_extension("f32")).expect("golden values");
-        let wants: Vec<f32> =
+        let expected: Vec<f32> =
             values.as_chunks::<4>().0.iter().map(|raw| f32::from_le_bytes(*raw)).collect();
         let count = blocks.len() / format.block_bytes();
         assert!(count >= 19, "{format}: {count} golden blocks");
         let mut got = vec![0.0; count * format.block_values()];
         format.decode(&blocks, &mut got);
-        for (i, (got, want)) in got.iter().zip(&wants).enumerate() {
+        for (i, (got, want)) in got.iter().zip(&expected).enumerate() {
             let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
             let block = i / format.block_values();
             assert!(same, "{format} block {block}, value {i}: {got:e}, expected {want:e}");
         }
-        assert_eq!(got.len(), wants.len(), "{format}");
+        assert_eq!(got.len(), expected.len(), "{format}");
     }
 }
 
 #[test]
-fn plain_formats() {
+fn float_formats_decode() {
     let check = |format: Format, bytes: &[u8], want: &[f32]| {
         let mut got = vec![0.0; want.len()];
         format.decode(bytes, &mut got);

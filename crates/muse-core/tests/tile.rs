@@ -5,14 +5,14 @@ use std::fs;
 use muse_core::quant::tile::{Bfp, TileFormat, VALUES};
 use muse_testkit::golden_dir;
 
-/// What the packer made in one format.
+/// Output of the packer in one format.
 struct Golden {
     format: TileFormat,
     bfp: Bfp,
-    /// Row by row.
+    /// Input matrices, row by row.
     matrices: Vec<f32>,
     tiles: Vec<u8>,
-    /// What comes back of the tiles.
+    /// The tiles decoded, row by row.
     values: Vec<f32>,
 }
 
@@ -31,7 +31,7 @@ fn goldens() -> [Golden; 2] {
 }
 
 #[test]
-fn encoding_gives_the_packers_bytes() {
+fn encoding_matches_the_packer() {
     for Golden { format, matrices, tiles, .. } in goldens() {
         assert_eq!(matrices.len(), 10 * VALUES);
         let got = format.tilize(&matrices, 32);
@@ -44,7 +44,7 @@ fn encoding_gives_the_packers_bytes() {
 }
 
 #[test]
-fn decoding_gives_the_packers_values() {
+fn decoding_matches_the_packer() {
     for Golden { format, tiles, values, .. } in goldens() {
         let got = format.untilize(&tiles, values.len() / 32, 32);
         for (at, (got, want)) in got.iter().zip(&values).enumerate() {
@@ -56,7 +56,7 @@ fn decoding_gives_the_packers_values() {
 }
 
 #[test]
-fn rounding_is_a_round_trip() {
+fn rounding_equals_encoding_and_decoding() {
     for Golden { format, bfp, mut matrices, values, .. } in goldens() {
         matrices.as_chunks_mut().0.iter_mut().for_each(|group| bfp.round(group));
         assert_eq!(matrices, values, "{}", format.name());

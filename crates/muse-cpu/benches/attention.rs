@@ -1,6 +1,6 @@
-//! Attention alone at depth, in the geometry of the 30B, beside what the machine could do at most:
-//! the larger of K/V bytes by memory bandwidth and operations by the peak of the products used.
-//! `--smoke` only shows that it runs.
+//! Times attention over long contexts in the geometry of the 30B model, and compares it with the
+//! shortest time that the machine allows: K/V bytes over memory bandwidth, or operations over the
+//! peak rate of their instructions, whichever is longer. `--smoke` only checks that it runs.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use muse_cpu::{Cpu, CpuOptions, Isa, Peaks};
 const HEADS: usize = 32;
 const KV_HEADS: usize = 2;
 const HEAD_DIM: usize = 128;
-const KINDS: [KvType; 4] = [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0];
+const KV_TYPES: [KvType; 4] = [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0];
 
 fn main() {
     let smoke = std::env::args().any(|argument| argument == "--smoke");
@@ -20,7 +20,7 @@ fn main() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for threads in [1, threads] {
         let peaks = Peaks::measure(threads, Duration::from_millis(time)).expect("memory");
-        for kind in KINDS {
+        for kind in KV_TYPES {
             for depth in depths {
                 for rows in [1, 16, 64] {
                     let best = (0..5).map(|_| seconds(kind, depth, rows, threads, time / 8));
@@ -38,29 +38,30 @@ fn report(kind: KvType, depth: usize, rows: usize, threads: usize, seconds: f64,
         KvType::Bf16 => peaks.bf16.unwrap_or(peaks.f32),
         _ => peaks.f32,
     };
-    let least = (bytes / peaks.read).max(operations / peak);
+    let shortest = (bytes / peaks.read).max(operations / peak);
     println!(
-        "{:<4} {depth:>6} deep, {rows:>2} rows, {threads} threads {:>9.1} µs {:>7.1} Gop/s, {:.2} of the least time",
+        "{:<4} {depth:>6} deep, {rows:>2} rows, {threads} threads {:>9.1} µs {:>7.1} Gop/s, \
+         {:.2} times the shortest time",
         format!("{kind:?}"),
         seconds * 1e6,
         operations / seconds / 1e9,
-        seconds / least
+        seconds / shortest
     );
 }
 
-/// Seconds of a call: the best of some, since other work only ever adds.
+/// Seconds per call: the shortest of several, since other work on the machine can only add to it.
 fn seconds(kind: KvType, depth: usize, rows: usize, threads: usize, time: u64) -> f64 {
     let cpu = Cpu::with_isa(CpuOptions { threads: Some(threads) }, Isa::best()).expect("threads");
-    let pages: Vec<u32> = (0..depth.div_ceil(KV_BLOCK_SIZE) as u32).collect();
+    let blocks: Vec<u32> = (0..depth.div_ceil(KV_BLOCK_SIZE) as u32).collect();
     let shape = KvShape {
         group: KvGroup::Full,
-        blocks: pages.len(),
+        blocks: blocks.len(),
         kv_heads: KV_HEADS,
         head_dim: HEAD_DIM,
         kind,
     };
     let mut kv = cpu.alloc_kv(shape).expect("memory");
-    let table = BlockTable { full: &pages, window: &[], window_base: 0 };
+    let table = BlockTable { full: &blocks, window: &[], window_base: 0 };
     fill(&cpu, &mut kv, table, depth);
     let (mut q, mut out) = (alloc(&cpu, rows), alloc(&cpu, rows));
     cpu.write(&mut q, 0, &values(rows * HEADS * HEAD_DIM)).expect("rows");
@@ -82,19 +83,19 @@ fn alloc(cpu: &Cpu, rows: usize) -> <Cpu as Backend>::Buf {
     cpu.alloc(rows, HEADS * HEAD_DIM).expect("memory")
 }
 
-/// Writes every key and value, so that no two pages are the same memory.
-fn fill(cpu: &Cpu, kv: &mut <Cpu as Backend>::Kv, pages: BlockTable<'_>, depth: usize) {
+/// Writes every key and value, since memory pages that were never written share one physical page.
+fn fill(cpu: &Cpu, kv: &mut <Cpu as Backend>::Kv, blocks: BlockTable<'_>, depth: usize) {
     let width = KV_HEADS * HEAD_DIM;
     let mut rows = cpu.alloc(KV_BLOCK_SIZE, width).expect("memory");
     cpu.write(&mut rows, 0, &values(KV_BLOCK_SIZE * width)).expect("rows");
     for start in (0..depth as u32).step_by(KV_BLOCK_SIZE) {
         let rows_here = KV_BLOCK_SIZE.min(depth - start as usize);
-        let slice = SeqSlice { start, len: rows_here, blocks: pages };
-        cpu.write_kv(kv, &[slice], &rows, &rows).expect("pages");
+        let slice = SeqSlice { start, len: rows_here, blocks };
+        cpu.write_kv(kv, &[slice], &rows, &rows).expect("KV blocks");
     }
 }
 
-/// Values that need no generator: small, of both signs.
+/// Small values of both signs.
 fn values(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i * 7919 % 1009) as f32 / 504.5 - 1.0).collect()
 }

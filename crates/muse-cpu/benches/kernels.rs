@@ -1,4 +1,4 @@
-//! Times every kernel in every instruction set this CPU has. `--smoke` only shows that it runs.
+//! Times every kernel in every instruction set of this CPU. `--smoke` only checks that it runs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use muse_core::contract::{
     Attention, Backend, BlockTable, KvGroup, KvShape, KvType, Mask, Rope, SeqSlice, WeightView,
 };
 use muse_core::quant::Format;
-use muse_cpu::kernels::{elementwise, linear, mix, norm, rope, softmax};
+use muse_cpu::kernels::{elementwise, gemm, rms_norm, rope, softmax, weighted_v_sum};
 use muse_cpu::{Cpu, CpuOptions, Isa, Layout};
 
 fn main() {
     let smoke = std::env::args().any(|argument| argument == "--smoke");
     let bench = Bench { time: Duration::from_millis(if smoke { 0 } else { 200 }) };
-    println!("{:<34} {:>8} {:>12} {:>14}", "kernel", "isa", "µs a call", "throughput");
+    println!("{:<34} {:>8} {:>12} {:>14}", "kernel", "isa", "µs per call", "throughput");
     stored_rows(&bench);
     plain_loops(&bench);
     println!("{:<34} {:>8} {:>12} {:>14}", "decode step", "isa", "µs", "tokens/s");
@@ -41,7 +41,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Seconds a call: the best of some rounds, since other work only ever adds.
+    /// Seconds per call: the shortest of several rounds, since other work on the machine can only
+    /// add to it.
     fn seconds(&self, mut call: impl FnMut()) -> f64 {
         let (started, mut best, mut calls) = (Instant::now(), f64::INFINITY, 1);
         loop {
@@ -65,13 +66,13 @@ impl Bench {
     }
 }
 
-/// Values that need no generator: small, of both signs.
+/// Small values of both signs.
 fn values(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i * 7919 % 1009) as f32 / 504.5 - 1.0).collect()
 }
 
 fn encoded(layout: Layout, n: usize) -> Vec<u8> {
-    // A byte of 0x3c repeated is a moderate number in every layout.
+    // Bytes of 0x3c are numbers of moderate magnitude in every layout.
     vec![0x3c; layout.format().bytes_for(n)]
 }
 
@@ -81,10 +82,10 @@ fn stored_rows(bench: &Bench) {
         let w = encoded(layout, k * cols);
         for rows in [1, 4, 16] {
             let (x, mut out) = (values(rows * k), vec![0.0; rows * cols]);
-            for (isa, kernel) in linear::variants(layout) {
+            for (isa, kernel) in gemm::variants(layout) {
                 let work = 2.0 * (rows * cols * k) as f64;
                 bench.report(
-                    &format!("linear {layout:?} {rows}x{k}x{cols}"),
+                    &format!("gemm {layout:?} {rows}x{k}x{cols}"),
                     isa,
                     work,
                     "GFLOP/s",
@@ -95,17 +96,17 @@ fn stored_rows(bench: &Bench) {
             }
         }
         let (rows, n, width) = (16, 64, 128);
-        let (p, v, keep) = (values(rows * n), encoded(layout, n * width), vec![0.5; rows]);
+        let (p, v, rescale) = (values(rows * n), encoded(layout, n * width), vec![0.5; rows]);
         let mut out = vec![0.0; rows * width];
-        for (isa, kernel) in mix::variants(layout) {
+        for (isa, kernel) in weighted_v_sum::variants(layout) {
             let work = 2.0 * (rows * n * width) as f64;
             bench.report(
-                &format!("mix {layout:?} {rows}x{n}x{width}"),
+                &format!("weighted_v_sum {layout:?} {rows}x{n}x{width}"),
                 isa,
                 work,
                 "GFLOP/s",
                 || {
-                    kernel(black_box(&p), black_box(&v), n, &keep, black_box(&mut out));
+                    kernel(black_box(&p), black_box(&v), n, &rescale, black_box(&mut out));
                 },
             );
         }
@@ -116,22 +117,22 @@ fn plain_loops(bench: &Bench) {
     let n = 4096;
     let (mut x, y) = (values(n), values(n));
     let size = n as f64;
-    let pairs: [(&str, Vec<_>); 3] = [
-        ("gate", elementwise::gate::variants().collect()),
+    let binary: [(&str, Vec<_>); 3] = [
+        ("sigmoid_mul", elementwise::sigmoid_mul::variants().collect()),
         ("silu_mul", elementwise::silu_mul::variants().collect()),
         ("add", elementwise::add::variants().collect()),
     ];
-    for (name, variants) in pairs {
+    for (name, variants) in binary {
         for (isa, kernel) in variants {
             x.copy_from_slice(&y);
             bench.report(name, isa, size, "Gvalue/s", || kernel(black_box(&mut x), black_box(&y)));
         }
     }
-    for (isa, kernel) in elementwise::cap::variants() {
-        bench.report("cap", isa, size, "Gvalue/s", || kernel(black_box(&mut x), 1.0, 20.0));
+    for (isa, kernel) in elementwise::softcap::variants() {
+        bench.report("softcap", isa, size, "Gvalue/s", || kernel(black_box(&mut x), 1.0, 20.0));
     }
-    for (isa, kernel) in norm::variants() {
-        bench.report("norm", isa, size, "Gvalue/s", || kernel(black_box(&mut x), &y, 1e-5));
+    for (isa, kernel) in rms_norm::variants() {
+        bench.report("rms_norm", isa, size, "Gvalue/s", || kernel(black_box(&mut x), &y, 1e-5));
     }
     let frequencies = values(64);
     for (isa, kernel) in rope::variants() {
@@ -141,9 +142,9 @@ fn plain_loops(bench: &Bench) {
     }
     for (isa, kernel) in softmax::variants() {
         let mut scores = values(64);
-        bench.report("softmax of a page", isa, 64.0, "Gvalue/s", || {
-            let mut running = softmax::Running::START;
-            black_box(kernel(black_box(&mut scores), 1.0, &mut running));
+        bench.report("online softmax of a KV block", isa, 64.0, "Gvalue/s", || {
+            let mut state = softmax::SoftmaxState::EMPTY;
+            black_box(kernel(black_box(&mut scores), 1.0, &mut state));
         });
     }
 }
@@ -151,12 +152,12 @@ fn plain_loops(bench: &Bench) {
 type Buf = <Cpu as Backend>::Buf;
 type Weight = <Cpu as Backend>::Weight;
 
-/// The operations of a decode step in the shapes of muse-nano: what an operation costs beyond its
-/// arithmetic shows here.
+/// The operations of a decode step in the shapes of muse-nano, so small that the overhead of
+/// operations shows.
 struct NanoStep {
     cpu: Cpu,
     layers: Vec<Layer>,
-    head: Weight,
+    lm_head: Weight,
     norm: Buf,
     head_norm: Buf,
     bufs: Bufs,
@@ -205,20 +206,20 @@ impl NanoStep {
             }
         };
         let layers = (0..8).map(layer).collect();
-        let (head, norm) = (load(VOCAB, HIDDEN), cpu.alloc(1, HIDDEN).expect("memory"));
+        let (lm_head, norm) = (load(VOCAB, HIDDEN), cpu.alloc(1, HIDDEN).expect("memory"));
         let head_norm = cpu.alloc(1, HEAD_DIM).expect("memory");
         let buf = |cols| cpu.alloc(1, cols).expect("memory");
         let (x, h, o, q, gate) = (buf(HIDDEN), buf(HIDDEN), buf(HIDDEN), buf(HIDDEN), buf(HIDDEN));
-        let (k, v, scores) = (buf(KV_WIDTH), buf(KV_WIDTH), buf(VOCAB));
-        let bufs = Bufs { x, h, o, q, k, v, gate, ffn: buf(FFN), up: buf(FFN), scores };
-        Self { head, layers, norm, head_norm, bufs, cpu }
+        let (k, v, logits) = (buf(KV_WIDTH), buf(KV_WIDTH), buf(VOCAB));
+        let bufs = Bufs { x, h, o, q, k, v, gate, ffn: buf(FFN), up: buf(FFN), logits };
+        Self { lm_head, layers, norm, head_norm, bufs, cpu }
     }
 
     fn run(&mut self, position: u32) -> muse_core::Result<()> {
-        let Self { cpu, layers, head, norm, head_norm, bufs } = self;
-        let Bufs { x, h, o, q, k, v, gate, ffn, up, scores } = bufs;
-        let pages = BlockTable { full: &[0, 1, 2, 3], window: &[], window_base: 0 };
-        let slices = [SeqSlice { start: position, len: 1, blocks: pages }];
+        let Self { cpu, layers, lm_head, norm, head_norm, bufs } = self;
+        let Bufs { x, h, o, q, k, v, gate, ffn, up, logits } = bufs;
+        let blocks = BlockTable { full: &[0, 1, 2, 3], window: &[], window_base: 0 };
+        let slices = [SeqSlice { start: position, len: 1, blocks }];
         let rope = Rope { head_dim: HEAD_DIM, theta: 500_000.0 };
         for (i, Layer { weights, kv }) in layers.iter_mut().enumerate() {
             let [wq, wk, wv, wg, wo, w_gate, w_up, w_down] = &*weights;
@@ -247,12 +248,12 @@ impl NanoStep {
             cpu.add(x, 1, o)?;
         }
         cpu.rms_norm(x, 1, Some(norm), NORM_EPS, h)?;
-        cpu.linear(h, 1, &mut [(head, scores)])?;
-        cpu.scale_softcap(scores, 1, 0.5, Some(20.0))
+        cpu.linear(h, 1, &mut [(lm_head, logits)])?;
+        cpu.scale_softcap(logits, 1, 0.5, Some(20.0))
     }
 }
 
-/// Activations of one row.
+/// Activations of one token.
 struct Bufs {
     x: Buf,
     h: Buf,
@@ -263,5 +264,5 @@ struct Bufs {
     gate: Buf,
     ffn: Buf,
     up: Buf,
-    scores: Buf,
+    logits: Buf,
 }

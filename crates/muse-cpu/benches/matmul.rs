@@ -1,7 +1,9 @@
-//! Times matrix products of every format as a model runs them, and says which share of the
-//! machine's ceilings they reach. `--smoke` only shows that it runs; a format's name restricts the
-//! run to it, `--threads N` sets the threads, `--rows N` takes one size alone, `--shape NxK` weights
-//! of that shape.
+//! Times matrix products of every format as a model runs them, and prints which share of the
+//! machine's peak rates they reach.
+//!
+//! Arguments: names of formats restrict the run to them, `--threads N` sets the number of threads,
+//! `--rows N` the batch size, `--shape NxK` the shape of weights; `--smoke` only checks that it
+//! runs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,11 +12,12 @@ use muse_core::contract::{Backend, WeightView};
 use muse_core::quant::Format;
 use muse_cpu::{Cpu, CpuOptions, Peaks, Weight};
 
-/// The real model's width, and weight rows of a product.
+/// The width of the 30B model, and weight rows of a product.
 const K: usize = 6656;
 const N: usize = 2048;
 const ROWS: [usize; 7] = [1, 2, 4, 8, 16, 32, 512];
-/// Bytes of weights that products go through in turn, so that one row reads them from memory.
+/// Bytes of weights that products use in turn, so that a product with one row reads them from
+/// memory.
 const WEIGHTS: usize = 192 << 20;
 
 struct Options {
@@ -51,7 +54,7 @@ fn options() -> Options {
 }
 
 fn number(arguments: &mut impl Iterator<Item = String>) -> usize {
-    arguments.next().and_then(|n| n.parse().ok()).expect("a number behind the option")
+    arguments.next().and_then(|n| n.parse().ok()).expect("a number after the option")
 }
 
 fn main() {
@@ -69,30 +72,30 @@ fn main() {
     }
 }
 
-/// Time of one thread is what it ran, so that others on the machine do not count; that of several
-/// is what passed.
+/// Measures CPU time for one thread, so that other work on the machine does not count, and wall
+/// time for several.
 enum Clock {
-    Ran(f64),
-    Passed(Instant),
+    Cpu(f64),
+    Wall(Instant),
 }
 
 impl Clock {
     fn now(threads: usize) -> Self {
-        if threads == 1 { Self::Ran(ran()) } else { Self::Passed(Instant::now()) }
+        if threads == 1 { Self::Cpu(cpu_time()) } else { Self::Wall(Instant::now()) }
     }
 
     fn elapsed(&self) -> f64 {
         match self {
-            Self::Ran(start) => ran() - start,
-            Self::Passed(start) => start.elapsed().as_secs_f64(),
+            Self::Cpu(start) => cpu_time() - start,
+            Self::Wall(start) => start.elapsed().as_secs_f64(),
         }
     }
 }
 
-/// Seconds this thread ran.
-fn ran() -> f64 {
+/// CPU time of this thread in seconds.
+fn cpu_time() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes to `time`, which is there.
+    // SAFETY: the call writes to `time`, a local variable.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     assert_eq!(status, 0, "threads have a clock");
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
@@ -109,7 +112,8 @@ fn run(
     let cpu = Cpu::new(CpuOptions { threads: Some(threads) }).expect("threads");
     let bytes = format.bytes_for(n * k);
     let count = if time.is_zero() { 1 } else { (WEIGHTS / bytes).max(1) };
-    // Bytes of 0x3c are moderate scales in every format; the values do not change the time.
+    // Bytes of 0x3c are scales of moderate magnitude in every format; the time does not depend on
+    // the values.
     let file = vec![0x3c; bytes];
     let weights: Vec<Weight> = (0..count)
         .map(|_| {

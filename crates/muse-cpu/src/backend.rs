@@ -1,4 +1,5 @@
-//! [`Backend`] on the CPU: checks shapes, cuts operations into tasks, leaves loops to kernels.
+//! [`Backend`] on the CPU: checks shapes, splits operations into tasks for the threads, and calls
+//! the kernels.
 
 use std::ops::Range;
 use std::thread::available_parallelism;
@@ -7,66 +8,54 @@ use muse_core::contract::{
     Attention, Backend, BlockCopy, KvShape, Rope, SampleRow, Sampled, SeqSlice, TensorInfo, Token,
     WeightView,
 };
-use muse_core::{Error, Result, sampler};
+use muse_core::{Result, sampler};
 
-use crate::attend::Attend;
+use crate::attention::AttentionCall;
 use crate::buf::{Buf, Weight};
-use crate::kernels::elementwise::Pairs;
+use crate::kernels::elementwise::Binary;
 use crate::kernels::{Isa, Kernels};
 use crate::kv::Kv;
 use crate::linear::Linear;
-use crate::pool::Pool;
-use crate::rotary::Rotary;
+use crate::pool::{Pool, check_threads};
+use crate::rope_frequencies::RopeFrequencies;
 use crate::split::chunks;
 
-/// Elements from which on an element-wise operation is worth sharing among threads.
-const SHARED_VALUES: usize = 1 << 16;
-/// Elements of a shared task.
+/// Values from which an operation on rows or elements is shared among threads.
+const MIN_SHARED_VALUES: usize = 1 << 16;
+/// Values of a task of an elementwise operation.
 const CHUNK: usize = 1 << 12;
-/// Products from which on attention is worth sharing.
-const SHARED_PRODUCTS: usize = 1 << 18;
-
-/// More would only be a mistake.
-const MOST_THREADS: usize = 4096;
+/// Products from which attention is shared among threads.
+const MIN_SHARED_PRODUCTS: usize = 1 << 18;
 
 /// How the CPU is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuOptions {
-    /// Threads that share the work, the caller's included; none means one a core.
+    /// Threads that share the work, the calling thread included; `None` means one per core.
     pub threads: Option<usize>,
 }
 
-/// The CPU as a device.
+/// The CPU as a device. See the [crate documentation](crate) for an example.
 #[derive(Debug)]
 pub struct Cpu {
     pool: Pool,
     isa: Isa,
     kernels: Kernels,
     linear: Linear,
-    rotary: Rotary,
+    rope_frequencies: RopeFrequencies,
     exact: bool,
 }
 
-/// [`Error::Invalid`] for numbers of threads that cannot work.
-pub(crate) fn check_threads(threads: usize) -> Result<()> {
-    if (1..=MOST_THREADS).contains(&threads) {
-        return Ok(());
-    }
-    Err(Error::Invalid(format!(
-        "{threads} threads cannot share the work: ask for 1 to {MOST_THREADS}, best one a core"
-    )))
-}
-
 impl Cpu {
-    /// Takes the CPU into use, with the best instruction set it has.
+    /// The CPU with kernels for the fastest instruction set that it has. Starts the threads.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for zero threads, [`Error::Exhausted`] when threads cannot be started.
+    /// [`Error::Invalid`](muse_core::Error::Invalid) for zero threads or more than 4096,
+    /// [`Error::Exhausted`](muse_core::Error::Exhausted) when the system starts no more threads.
     pub fn new(options: CpuOptions) -> Result<Self> {
         Self::with_isa(options, Isa::best())
     }
 
-    /// The same with kernels of a chosen instruction set.
+    /// The same with kernels for a chosen instruction set.
     ///
     /// # Errors
     /// As [`Cpu::new`].
@@ -79,32 +68,33 @@ impl Cpu {
             isa,
             kernels: Kernels::new(isa),
             linear: Linear::default(),
-            rotary: Rotary::default(),
+            rope_frequencies: RopeFrequencies::default(),
             exact: false,
         })
     }
 
-    /// The same with exact products: weights loaded from now on are multiplied with activations in
-    /// full precision, whatever their format, where otherwise quantized weights meet activations
-    /// of eight bits. Slower by far; it is what others are compared with.
+    /// The same with exact products: weights and KV caches that are made from now on are multiplied
+    /// with activations in single precision, whatever their format. Otherwise quantized weights are
+    /// multiplied with activations of eight bits, and BF16 with BF16. It is much slower, and the
+    /// reference that faster backends are compared with.
     #[must_use]
     pub fn exact(self) -> Self {
         Self { exact: true, ..self }
     }
 
-    /// Runs an element-wise operation on the first `rows` rows.
-    fn pairs(&self, kernel: Pairs, x: &mut Buf, rows: usize, y: &Buf) {
+    /// Runs an elementwise kernel on the first `rows` rows.
+    fn elementwise(&self, kernel: Binary, x: &mut Buf, rows: usize, y: &Buf) {
         assert_eq!(x.cols(), y.cols(), "widths of the operands");
         let (x, y) = (x.rows_mut(0..rows), y.rows(0..rows));
         self.in_chunks(x, |range, x| kernel(x, &y[range]));
     }
 
-    /// Runs `task` on chunks of `x` if there is enough of it, else on all.
+    /// Runs `task` on chunks of `x` on the pool, or on all of `x` at once if it is small.
     fn in_chunks(&self, x: &mut [f32], task: impl Fn(Range<usize>, &mut [f32]) + Sync) {
-        let whole = x.len() / CHUNK * CHUNK;
-        if x.len() < SHARED_VALUES {
+        if x.len() < MIN_SHARED_VALUES {
             return task(0..x.len(), x);
         }
+        let whole = x.len() / CHUNK * CHUNK;
         let (x, rest) = x.split_at_mut(whole);
         chunks(&self.pool, x, CHUNK, |i, x| task(i * CHUNK..(i + 1) * CHUNK, x));
         task(whole..whole + rest.len(), rest);
@@ -112,7 +102,7 @@ impl Cpu {
 
     /// Runs `task(row, values)` on every row of `x`.
     fn by_row(&self, x: &mut [f32], width: usize, task: impl Fn(usize, &mut [f32]) + Sync) {
-        if x.len() < SHARED_VALUES {
+        if x.len() < MIN_SHARED_VALUES {
             return x.chunks_exact_mut(width).enumerate().for_each(|(row, x)| task(row, x));
         }
         chunks(&self.pool, x, width, task);
@@ -167,13 +157,13 @@ impl Backend for Cpu {
         Weight::bytes_for(format, rows, cols, self.isa, self.exact) as u64
     }
 
-    /// Memory that can be had without swapping, where the system tells (Linux).
+    /// Memory that can be allocated without swapping, where the system tells (Linux).
     fn free_memory(&self) -> Result<Option<u64>> {
         Ok(available_memory())
     }
 
     fn alloc_kv(&self, shape: KvShape) -> Result<Kv> {
-        Kv::zeroed(shape, self.kernels.pairs.is_some() && !self.exact)
+        Kv::zeroed(shape, self.kernels.attention_bf16.is_some() && !self.exact)
     }
 
     fn copy_blocks(&self, kv: &mut Kv, copies: &[BlockCopy]) -> Result<()> {
@@ -182,13 +172,13 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn save_block(&self, kv: &Kv, page: u32, out: &mut Vec<u8>) -> Result<()> {
-        kv.save(page, out);
+    fn save_block(&self, kv: &Kv, block: u32, out: &mut Vec<u8>) -> Result<()> {
+        kv.save(block, out);
         Ok(())
     }
 
-    fn load_block(&self, kv: &mut Kv, page: u32, bytes: &mut &[u8]) -> Result<()> {
-        kv.load(page, bytes)
+    fn load_block(&self, kv: &mut Kv, block: u32, bytes: &mut &[u8]) -> Result<()> {
+        kv.load(block, bytes)
     }
 
     fn embed(&self, table: &Weight, ids: &[Token], out: &mut Buf, first_row: usize) -> Result<()> {
@@ -221,18 +211,18 @@ impl Backend for Cpu {
         let x = x.rows(0..rows);
         self.by_row(out.rows_mut(0..rows), width, |row, out| {
             out.copy_from_slice(&x[row * width..(row + 1) * width]);
-            (self.kernels.norm)(out, weight, eps);
+            (self.kernels.rms_norm)(out, weight, eps);
         });
         Ok(())
     }
 
     fn head_norm(&self, x: &mut Buf, rows: usize, weight: &Buf, eps: f32) -> Result<()> {
         let (width, head_dim) = (x.cols(), weight.cols());
-        assert!(width.is_multiple_of(head_dim), "{width} columns are heads of {head_dim}");
+        assert!(width.is_multiple_of(head_dim), "{width} columns of heads of {head_dim}");
         let weight = norm_weight(weight, head_dim);
         self.by_row(x.rows_mut(0..rows), width, |_, x| {
             for head in x.chunks_exact_mut(head_dim) {
-                (self.kernels.norm)(head, weight, eps);
+                (self.kernels.rms_norm)(head, weight, eps);
             }
         });
         Ok(())
@@ -240,12 +230,12 @@ impl Backend for Cpu {
 
     fn rope(&self, x: &mut Buf, slices: &[SeqSlice<'_>], rope: &Rope) -> Result<()> {
         let (width, dim) = (x.cols(), rope.head_dim);
-        assert!(dim.is_multiple_of(2), "a head of {dim} has pairs");
-        assert!(width.is_multiple_of(dim), "{width} columns are heads of {dim}");
-        let frequencies = self.rotary.frequencies(rope);
+        assert!(dim.is_multiple_of(2), "an odd head width {dim}");
+        assert!(width.is_multiple_of(dim), "{width} columns of heads of {dim}");
+        let frequencies = self.rope_frequencies.of(rope);
         self.by_row(x.rows_mut(0..SeqSlice::total_len(slices)), width, |row, x| {
-            let (_, position) = locate(slices, row);
-            (self.kernels.rotate)(x, position as f32, frequencies);
+            let position = position_of_row(slices, row);
+            (self.kernels.rope)(x, position as f32, frequencies);
         });
         Ok(())
     }
@@ -258,10 +248,10 @@ impl Backend for Cpu {
         let mut rows = k.rows(0..rows).chunks_exact(width).zip(v.rows(0..rows).chunks_exact(width));
         for slice in slices {
             for position in slice.positions() {
-                let (page, slot) = slice.blocks.slot(shape.group, position);
-                let (k, v) = rows.next().expect("as many rows as positions");
+                let (block, slot) = slice.blocks.slot(shape.group, position);
+                let (k, v) = rows.next().expect("a row for each position");
                 for (head, (k, v)) in k.chunks_exact(dim).zip(v.chunks_exact(dim)).enumerate() {
-                    kv.write(page, head, slot, k, v);
+                    kv.write(block, head, slot, k, v);
                 }
             }
         }
@@ -278,53 +268,63 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let shape = kv.shape();
         let Attention { heads, head_dim, mask, .. } = *attention;
-        assert_eq!(head_dim, shape.head_dim, "head widths of queries and of the cache");
-        assert!(heads.is_multiple_of(shape.kv_heads), "{heads} heads over {}", shape.kv_heads);
+        assert_eq!(head_dim, shape.head_dim, "head widths of queries and of the KV cache");
+        assert!(
+            heads.is_multiple_of(shape.kv_heads),
+            "{heads} query heads over {} K/V heads",
+            shape.kv_heads
+        );
         let width = heads * head_dim;
         assert_eq!((q.cols(), out.cols()), (width, width), "widths of queries and output");
         let rows = SeqSlice::total_len(slices);
         let keys = slices.iter().map(|slice| slice.len * mask.visible(slice, slice.start).len());
-        let shared = keys.sum::<usize>() * width >= SHARED_PRODUCTS;
+        let shared = keys.sum::<usize>() * width >= MIN_SHARED_PRODUCTS;
         let q = q.rows(0..rows);
-        let call = Attend { kernels: &self.kernels, kv, attention, slices, q };
+        let call = AttentionCall { kernels: &self.kernels, kv, attention, slices, q };
         call.run(shared.then_some(&self.pool), out.rows_mut(0..rows));
         Ok(())
     }
 
     fn gate(&self, x: &mut Buf, rows: usize, gate: &Buf) -> Result<()> {
-        self.pairs(self.kernels.gate, x, rows, gate);
+        self.elementwise(self.kernels.sigmoid_mul, x, rows, gate);
         Ok(())
     }
 
     fn silu_mul(&self, gate: &mut Buf, rows: usize, up: &Buf) -> Result<()> {
-        self.pairs(self.kernels.silu_mul, gate, rows, up);
+        self.elementwise(self.kernels.silu_mul, gate, rows, up);
         Ok(())
     }
 
     fn add(&self, x: &mut Buf, rows: usize, y: &Buf) -> Result<()> {
-        self.pairs(self.kernels.add, x, rows, y);
+        self.elementwise(self.kernels.add, x, rows, y);
         Ok(())
     }
 
-    fn scale_softcap(&self, x: &mut Buf, rows: usize, scale: f32, cap: Option<f32>) -> Result<()> {
-        let cap = cap.unwrap_or(f32::INFINITY);
-        self.in_chunks(x.rows_mut(0..rows), |_, x| (self.kernels.cap)(x, scale, cap));
+    fn scale_softcap(
+        &self,
+        x: &mut Buf,
+        rows: usize,
+        scale: f32,
+        softcap: Option<f32>,
+    ) -> Result<()> {
+        let softcap = softcap.unwrap_or(f32::INFINITY);
+        self.in_chunks(x.rows_mut(0..rows), |_, x| (self.kernels.softcap)(x, scale, softcap));
         Ok(())
     }
 
-    fn sample(&self, scores: &Buf, rows: &[SampleRow<'_>], out: &mut Vec<Sampled>) -> Result<()> {
+    fn sample(&self, logits: &Buf, rows: &[SampleRow<'_>], out: &mut Vec<Sampled>) -> Result<()> {
         let first = out.len();
         let blank = Sampled { token: Token(0), logprob: 0.0, top: Vec::new() };
         out.resize(first + rows.len(), blank);
-        chunks(&self.pool, &mut out[first..], 1, |i, picked| {
+        chunks(&self.pool, &mut out[first..], 1, |i, sampled| {
             let row = &rows[i];
-            picked[0] = sampler::sample(scores.rows(row.row..row.row + 1), row);
+            sampled[0] = sampler::sample(logits.rows(row.row..row.row + 1), row);
         });
         Ok(())
     }
 }
 
-/// Bytes of memory that can be had without swapping. None where the system does not tell.
+/// Bytes of memory that can be allocated without swapping; `None` where the system does not tell.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -333,15 +333,15 @@ fn available_memory() -> Option<u64> {
 }
 
 fn whole_rows(values: usize, cols: usize) -> usize {
-    assert!(cols > 0 && values.is_multiple_of(cols), "{values} values are rows of {cols}");
+    assert!(cols > 0 && values.is_multiple_of(cols), "{values} values in rows of {cols}");
     values / cols
 }
 
-/// The place that row `row` of all places belongs to, and its position.
-fn locate<'a, 'p>(slices: &'a [SeqSlice<'p>], mut row: usize) -> (&'a SeqSlice<'p>, u32) {
+/// The position of row `row` of a batch.
+fn position_of_row(slices: &[SeqSlice<'_>], mut row: usize) -> u32 {
     for slice in slices {
         if row < slice.len {
-            return (slice, slice.start + row as u32);
+            return slice.start + row as u32;
         }
         row -= slice.len;
     }

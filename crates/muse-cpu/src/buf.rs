@@ -11,7 +11,7 @@ use crate::aligned::Aligned;
 use crate::kernels::Isa;
 use crate::layout::Layout;
 use crate::pool::Pool;
-use crate::quant::{Kernels, Kind};
+use crate::quant::{PackedFormat, PanelKernels, packed_format};
 
 /// A row-major `f32` matrix of activations.
 pub struct Buf {
@@ -31,13 +31,13 @@ impl Buf {
         self.cols
     }
 
-    /// Rows `range`, side by side.
+    /// Rows `range`, one after the other.
     pub(crate) fn rows(&self, range: Range<usize>) -> &[f32] {
         self.check(&range);
         &self.data[range.start * self.cols..range.end * self.cols]
     }
 
-    /// Rows `range`, side by side.
+    /// Rows `range`, one after the other.
     pub(crate) fn rows_mut(&mut self, range: Range<usize>) -> &mut [f32] {
         self.check(&range);
         &mut self.data[range.start * self.cols..range.end * self.cols]
@@ -59,35 +59,38 @@ pub struct Weight {
     format: Format,
     rows: usize,
     cols: usize,
-    store: Store,
+    storage: Storage,
 }
 
-/// How a weight lies in memory.
-pub(crate) enum Store {
-    /// In the bytes of the file, which kernels decode as they multiply.
-    Plain(Layout, Aligned<u8>),
-    /// In the bytes of the file, decoded band by band before kernels multiply.
-    Blocks(Aligned<u8>),
-    /// Repacked for integer products.
-    Packed(&'static Kind, Kernels, Aligned<u8>),
+/// How a weight is stored.
+pub(crate) enum Storage {
+    /// The bytes of the file, which kernels decode as they multiply.
+    InPlace(Layout, Aligned<u8>),
+    /// The bytes of the file, of which some rows at a time are decoded to `f32` before they are
+    /// multiplied.
+    DecodeFirst(Aligned<u8>),
+    /// Repacked into panels.
+    Packed(&'static PackedFormat, PanelKernels, Aligned<u8>),
 }
 
 impl Weight {
-    /// Takes a weight over. `exact` keeps the bytes of the file, so that products have activations
-    /// in full precision.
+    /// Loads a weight. `exact` keeps the bytes of the file, so that activations are multiplied in
+    /// full precision.
     pub(crate) fn load(view: &WeightView<'_>, pool: &Pool, isa: Isa, exact: bool) -> Result<Self> {
         let &WeightView { format, rows, cols, .. } = view;
         let expect = format.bytes_for(rows * cols);
         assert_eq!(view.bytes.len(), expect, "bytes of {} [{rows}, {cols}]", view.name);
-        let store = match (packing(format, isa, exact), Layout::of(format)) {
-            (Some((kind, kernels)), _) => Store::Packed(kind, kernels, kind.repack(view, pool)?),
-            (None, Some(layout)) => Store::Plain(layout, copied(&view.bytes)?),
-            (None, None) => Store::Blocks(copied(&view.bytes)?),
+        let storage = match (packing(format, isa, exact), Layout::of(format)) {
+            (Some((packed, kernels)), _) => {
+                Storage::Packed(packed, kernels, packed.repack(view, pool)?)
+            }
+            (None, Some(layout)) => Storage::InPlace(layout, copied(&view.bytes)?),
+            (None, None) => Storage::DecodeFirst(copied(&view.bytes)?),
         };
-        Ok(Self { format, rows, cols, store })
+        Ok(Self { format, rows, cols, storage })
     }
 
-    /// Bytes that [`Weight::load`] takes.
+    /// Bytes of memory that [`Weight::load`] allocates.
     pub(crate) fn bytes_for(
         format: Format,
         rows: usize,
@@ -96,7 +99,7 @@ impl Weight {
         exact: bool,
     ) -> usize {
         match packing(format, isa, exact) {
-            Some((kind, _)) => kind.bytes_for(rows, cols),
+            Some((packed, _)) => packed.bytes_for(rows, cols),
             None => format.bytes_for(rows * cols),
         }
     }
@@ -110,11 +113,11 @@ impl Weight {
         self.format
     }
 
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
     }
 
-    /// Bytes of rows `range` of a weight that kept those of the file.
+    /// The bytes of rows `range` of a weight that is stored as in the file.
     pub(crate) fn file_rows<'a>(&self, bytes: &'a [u8], range: Range<usize>) -> &'a [u8] {
         let width = self.format.bytes_for(self.cols);
         &bytes[range.start * width..range.end * width]
@@ -122,18 +125,18 @@ impl Weight {
 
     /// Decodes a row.
     pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) {
-        match &self.store {
-            Store::Plain(_, bytes) | Store::Blocks(bytes) => {
+        match &self.storage {
+            Storage::InPlace(_, bytes) | Storage::DecodeFirst(bytes) => {
                 self.format.decode(self.file_rows(bytes, row..row + 1), out);
             }
-            Store::Packed(kind, _, packed) => kind.decode_row(packed, row, out),
+            Storage::Packed(format, _, packed) => format.decode_row(packed, row, out),
         }
     }
 }
 
-/// How a format is repacked, if it is.
-fn packing(format: Format, isa: Isa, exact: bool) -> Option<(&'static Kind, Kernels)> {
-    if exact { None } else { Kind::of(format, isa) }
+/// The packed format that weights of a format are repacked to, if they are.
+fn packing(format: Format, isa: Isa, exact: bool) -> Option<(&'static PackedFormat, PanelKernels)> {
+    if exact { None } else { packed_format(format, isa) }
 }
 
 fn copied(bytes: &[u8]) -> Result<Aligned<u8>> {
@@ -155,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_weight_takes_the_bytes_that_were_said() {
+    fn weights_take_as_many_bytes_as_predicted() {
         let pool = Pool::new(1).expect("a pool");
         let (rows, cols) = (21, 512);
         for &format in Format::ALL {
@@ -164,9 +167,9 @@ mod tests {
             for (isa, exact) in [(Isa::best(), false), (Isa::scalar(), false), (Isa::best(), true)]
             {
                 let weight = Weight::load(&view, &pool, isa, exact).expect("memory");
-                let taken = match weight.store() {
-                    Store::Plain(_, bytes) | Store::Blocks(bytes) => bytes.len(),
-                    Store::Packed(_, _, bytes) => bytes.len(),
+                let taken = match weight.storage() {
+                    Storage::InPlace(_, bytes) | Storage::DecodeFirst(bytes) => bytes.len(),
+                    Storage::Packed(_, _, bytes) => bytes.len(),
                 };
                 assert_eq!(Weight::bytes_for(format, rows, cols, isa, exact), taken, "{format}");
             }

@@ -1,9 +1,9 @@
-//! Element types that kernels read in place: weights and cached K/V rows.
+//! How rows of weights and of the KV cache are stored, where kernels read them as they are.
 
 use muse_core::contract::KvType;
 use muse_core::quant::{Format, q8_0};
 
-/// How the bytes of a row are stored.
+/// How the values of a row are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Layout {
@@ -11,22 +11,22 @@ pub enum Layout {
     F32,
     /// IEEE half precision.
     F16,
-    /// The upper half of single precision.
+    /// BF16: the upper half of single precision.
     Bf16,
-    /// Blocks of 32 signed bytes behind a half-precision scale.
+    /// Quant blocks of a half-precision scale and 32 signed bytes.
     Q8_0,
 }
 
 impl Layout {
-    /// Every layout.
+    /// All layouts.
     pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::Q8_0];
 
-    /// The layout that keeps a format's bytes, if kernels read it in place.
+    /// The layout with the bytes of a format, if there is one.
     pub fn of(format: Format) -> Option<Self> {
         Self::ALL.into_iter().find(|layout| layout.format() == format)
     }
 
-    /// The format whose bytes these are.
+    /// The format with the same bytes.
     pub const fn format(self) -> Format {
         match self {
             Self::F32 => Format::F32,
@@ -36,7 +36,7 @@ impl Layout {
         }
     }
 
-    /// Encodes a row, a whole number of blocks.
+    /// Encodes a row, a whole number of quant blocks.
     pub(crate) fn encode(self, row: &[f32], bytes: &mut [u8]) {
         assert_eq!(bytes.len(), self.format().bytes_for(row.len()), "bytes of a {self:?} row");
         match self {
@@ -65,6 +65,24 @@ impl Layout {
     }
 }
 
+#[cfg(test)]
+impl Layout {
+    /// Test values in -1 to 1, as this layout decodes them, and their bytes.
+    pub(crate) fn test_values(self, n: usize, seed: u32) -> (Vec<f32>, Vec<u8>) {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let values: Vec<f32> = (0..n).map(|_| next()).collect();
+        let mut bytes = vec![0; self.format().bytes_for(n)];
+        self.encode(&values, &mut bytes);
+        let mut decoded = vec![0.0; n];
+        self.format().decode(&bytes, &mut decoded);
+        (decoded, bytes)
+    }
+}
+
 impl From<KvType> for Layout {
     fn from(kind: KvType) -> Self {
         match kind {
@@ -76,11 +94,11 @@ impl From<KvType> for Layout {
     }
 }
 
-/// Bytes of `values` values, a whole number of blocks.
+/// Bytes of a row of `values` values, a whole number of quant blocks.
 pub(crate) const fn row_bytes<const LAYOUT: u8>(values: usize) -> usize {
     let format = layout::<LAYOUT>().format();
-    // Kernels read whole blocks unchecked.
-    assert!(values.is_multiple_of(format.block_values()), "rows of whole blocks");
+    // Kernels read whole quant blocks unchecked.
+    assert!(values.is_multiple_of(format.block_values()), "rows of whole quant blocks");
     format.bytes_for(values)
 }
 
@@ -89,7 +107,8 @@ pub(crate) const fn row_bytes<const LAYOUT: u8>(values: usize) -> usize {
 pub(crate) fn value<const LAYOUT: u8>(row: &[u8], i: usize) -> f32 {
     match layout::<LAYOUT>() {
         Layout::F32 => f32::from_le_bytes(row.as_chunks().0[i]),
-        // The const conversion looks for no instruction, which would cost more than it saves here.
+        // The const conversion does not detect CPU features, which would cost more than it saves
+        // here.
         Layout::F16 => half::f16::from_le_bytes(row.as_chunks().0[i]).to_f32_const(),
         Layout::Bf16 => half::bf16::from_le_bytes(row.as_chunks().0[i]).to_f32(),
         Layout::Q8_0 => {
@@ -100,7 +119,7 @@ pub(crate) fn value<const LAYOUT: u8>(row: &[u8], i: usize) -> f32 {
     }
 }
 
-/// The layout a kernel is generic over: const parameters cannot be enums.
+/// The layout that a kernel is generic over, since const parameters cannot be enums.
 pub(crate) const fn layout<const LAYOUT: u8>() -> Layout {
     Layout::ALL[LAYOUT as usize]
 }

@@ -19,7 +19,7 @@
 //! ```
 
 mod aligned;
-mod attend;
+mod attention;
 mod backend;
 mod buf;
 pub mod kernels;
@@ -29,7 +29,7 @@ mod linear;
 mod peaks;
 mod pool;
 mod quant;
-mod rotary;
+mod rope_frequencies;
 mod split;
 
 pub use backend::{Cpu, CpuOptions};

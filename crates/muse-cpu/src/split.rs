@@ -1,10 +1,11 @@
-//! Hands disjoint parts of a matrix to the tasks of a [`Pool`].
+//! Splits a matrix into disjoint parts that the tasks of a [`Pool`] write.
 
 use std::marker::PhantomData;
 
 use crate::pool::Pool;
 
-/// Runs `task(i, chunk i)` for the chunks of `size` values that `data` consists of.
+/// Runs `task(i, chunk i)` on the pool for each chunk of `size` values of `data`, whose length must
+/// be a multiple of `size`.
 pub(crate) fn chunks<T: Send>(
     pool: &Pool,
     data: &mut [T],
@@ -14,13 +15,13 @@ pub(crate) fn chunks<T: Send>(
     assert!(size > 0 && data.len().is_multiple_of(size), "{} values by {size}", data.len());
     let matrix = Matrix::new(data, size);
     pool.run(matrix.rows, &|row| {
-        // SAFETY: the pool runs each index once, and no other row reaches into this one.
+        // SAFETY: the pool runs each index once, and rows do not overlap.
         let chunk = unsafe { matrix.part(row, 0, size) };
         task(row, chunk);
     });
 }
 
-/// A matrix whose parts are written by several tasks at once.
+/// A matrix of which several tasks write disjoint parts at the same time.
 pub(crate) struct Matrix<'a, T> {
     start: *mut T,
     rows: usize,
@@ -28,10 +29,10 @@ pub(crate) struct Matrix<'a, T> {
     owner: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: it stands for the `&mut [T]` it was made of, which is `Send` where `T` is.
+// SAFETY: it is equivalent to the `&mut [T]` it was made from, which is `Send` if `T` is.
 unsafe impl<T: Send> Send for Matrix<'_, T> {}
-// SAFETY: all it gives to other threads are parts that their callers keep apart, each a `&mut [T]`
-// that only one thread has: that asks for `T: Send`, not for `T: Sync`.
+// SAFETY: threads that share it get parts that their callers keep disjoint, each a `&mut [T]` of
+// one thread: that requires `T: Send`, not `T: Sync`.
 unsafe impl<T: Send> Sync for Matrix<'_, T> {}
 
 impl<'a, T> Matrix<'a, T> {
@@ -40,15 +41,15 @@ impl<'a, T> Matrix<'a, T> {
         Self { start: data.as_mut_ptr(), rows, cols, owner: PhantomData }
     }
 
-    /// `len` columns from `col` on of a row.
+    /// `len` columns of a row from `col`.
     ///
     /// # Safety
-    /// While the part lives nobody else uses any of it.
+    /// Nothing else accesses the part while it is borrowed.
     pub(crate) unsafe fn part(&self, row: usize, col: usize, len: usize) -> &'a mut [T] {
-        assert!(row < self.rows && col + len <= self.cols, "a part inside the matrix");
+        assert!(row < self.rows && col + len <= self.cols, "a part of the matrix");
         let start = self.start.wrapping_add(row * self.cols + col);
-        // SAFETY: `new` counted whole rows of the slice and the assertion keeps the part inside one;
-        // the slice stays borrowed for `'a`, and the caller keeps the part unshared.
+        // SAFETY: the assertion checked that the part is inside a row of the slice, which is
+        // borrowed for `'a`; the caller guarantees that nothing else accesses it.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 }

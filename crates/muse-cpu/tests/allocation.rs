@@ -1,4 +1,4 @@
-//! After a first pass no operation allocates, whatever thread it runs on.
+//! After a first pass no operation allocates, on any thread.
 
 mod layer;
 
@@ -13,16 +13,16 @@ struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: it passes everything on to the system's allocator and only counts.
+// SAFETY: it forwards every call to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of the allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of the allocator.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// The only test of this binary: others would be counted too.
+// The only test of this binary, since allocations of others would be counted too.
 #[test]
 fn operations_do_not_allocate_after_warm_up() {
     for threads in [1, 2] {
@@ -45,6 +45,9 @@ fn operations_do_not_allocate_after_warm_up() {
         }
         layer.run(&chunk, 0).unwrap();
         assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{threads} threads");
-        assert!(layer.results(ROWS).0.iter().all(|x| x.is_finite()), "the passes did run");
+        assert!(
+            layer.results(ROWS).0.iter().all(|x| x.is_finite()),
+            "the passes computed something"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Products of a row have the same bits alone, in any batch, on any number of threads, for every
-//! format and instruction set.
+//! A row has the same products, bit for bit, alone and in any batch, on any number of threads, for
+//! every format and instruction set.
 
 use std::fs;
 
@@ -8,21 +8,22 @@ use muse_core::quant::Format;
 use muse_cpu::{Cpu, CpuOptions, Isa};
 use muse_testkit::golden_dir;
 
-/// Values of K that every format has whole blocks of, and so many that BF16 is summed in runs.
+/// A K of whole quant blocks in every format, and one so large that it is split into chunks.
 const K: usize = 512;
-const DEEP: usize = 8448;
-/// Weight rows: whole panels, a part of one, enough for several tasks.
+const LARGE_K: usize = 8448;
+/// Weight rows: whole panels and a partial one, enough for several tasks.
 const N: usize = 170;
+/// Activation rows of the largest batch.
 const ROWS: usize = 512;
 
-/// Golden blocks of a format with values of moderate size, in some order.
+/// A matrix of golden quant blocks of a format, those with values of moderate magnitude.
 fn bytes(format: Format, k: usize) -> Vec<u8> {
     let noise = |i: usize| (i as u32).wrapping_mul(2_654_435_761).wrapping_mul(i as u32 | 1) >> 16;
     let plain = (0..N * k).map(|i| noise(i) as f32 / 32_768.0 - 1.0);
     match format {
         Format::F32 => plain.flat_map(f32::to_le_bytes).collect(),
         Format::Bf16 => plain.flat_map(|x| [x.to_le_bytes()[2], x.to_le_bytes()[3]]).collect(),
-        // Exponents of ones: 1 to 2 of either sign.
+        // The exponent of 1: values from 1 to 2 of either sign.
         Format::F16 => {
             (0..N * k).flat_map(|i| (0x3c00 | noise(i) as u16 & 0x83ff).to_le_bytes()).collect()
         }
@@ -42,7 +43,7 @@ fn bytes(format: Format, k: usize) -> Vec<u8> {
     }
 }
 
-/// Bits of the products of rows `first .. first + rows` with a weight.
+/// The bits of the products of rows `first .. first + rows` with a weight.
 fn products(cpu: &Cpu, weight: &muse_cpu::Weight, first: usize, rows: usize) -> Vec<u32> {
     let (_, k) = weight.shape();
     let x: Vec<f32> = (first * k..(first + rows) * k)
@@ -56,13 +57,13 @@ fn products(cpu: &Cpu, weight: &muse_cpu::Weight, first: usize, rows: usize) -> 
     read.into_iter().map(f32::to_bits).collect()
 }
 
-/// A weight of golden blocks.
+/// A weight of these bytes.
 fn load(cpu: &Cpu, format: Format, bytes: &[u8], cols: usize) -> muse_cpu::Weight {
     cpu.load(WeightView { name: "test", format, rows: N, cols, bytes: bytes.into() }).unwrap()
 }
 
 #[test]
-fn company_and_threads_change_no_bit() {
+fn batch_composition_and_threads_change_no_bit() {
     for &format in Format::ALL {
         let bytes = bytes(format, K);
         for &isa in Isa::available() {
@@ -71,7 +72,7 @@ fn company_and_threads_change_no_bit() {
                 let weight = load(&cpu, format, &bytes, K);
                 (cpu, weight)
             };
-            // The scalar definitions take their time.
+            // The scalar kernels are slow.
             let (batches, rows): (&[_], _) = if isa == Isa::scalar() {
                 (&[2, 3, 7], 8)
             } else {
@@ -83,8 +84,8 @@ fn company_and_threads_change_no_bit() {
                 let together = products(&cpu, &weight, 0, batch);
                 for first in firsts.into_iter().filter(|&first| first < batch) {
                     let alone = products(&cpu, &weight, first, 1);
-                    let among = &together[first * N..(first + 1) * N];
-                    assert!(alone == among, "{format} {isa}: row {first} of {batch}");
+                    let in_batch = &together[first * N..(first + 1) * N];
+                    assert!(alone == in_batch, "{format} {isa}: row {first} of {batch}");
                 }
                 for threads in [2, 3] {
                     let (cpu, weight) = load(threads);
@@ -96,26 +97,26 @@ fn company_and_threads_change_no_bit() {
     }
 }
 
-/// Products in runs are those of the whole, alone and in any company.
+/// Products over several chunks of K are complete, and the same alone and in any batch.
 #[test]
-fn deep_products_are_whole_and_the_same_in_any_company() {
+fn products_over_several_k_chunks_are_complete_and_batch_invariant() {
     for format in [Format::Bf16, Format::Q8_0, Format::Q4K] {
-        let bytes = bytes(format, DEEP);
+        let bytes = bytes(format, LARGE_K);
         let cpu = Cpu::new(CpuOptions { threads: Some(2) }).unwrap();
-        let weight = load(&cpu, format, &bytes, DEEP);
+        let weight = load(&cpu, format, &bytes, LARGE_K);
         let exact_cpu = Cpu::new(CpuOptions { threads: Some(2) }).unwrap().exact();
-        let exact_weight = load(&exact_cpu, format, &bytes, DEEP);
-        let wanted = products(&exact_cpu, &exact_weight, 0, 97);
-        let mut values = vec![0.0; N * DEEP];
+        let exact_weight = load(&exact_cpu, format, &bytes, LARGE_K);
+        let exact = products(&exact_cpu, &exact_weight, 0, 97);
+        let mut values = vec![0.0; N * LARGE_K];
         format.decode(&bytes, &mut values);
-        // Rounding an activation, which is below one, moves it by less than 1/250.
-        let most = |w: &[f32]| w.iter().map(|w| w.abs()).sum::<f32>() / 250.0;
-        let most: Vec<f32> = values.chunks_exact(DEEP).map(most).collect();
+        // Activations are below one, and rounding moves them by less than 1/250.
+        let tolerance = |w: &[f32]| w.iter().map(|w| w.abs()).sum::<f32>() / 250.0;
+        let tolerances: Vec<f32> = values.chunks_exact(LARGE_K).map(tolerance).collect();
         for batch in [3, 16, 97] {
             let together = products(&cpu, &weight, 0, batch);
-            for (i, (got, want)) in together.iter().zip(&wanted).enumerate() {
+            for (i, (got, want)) in together.iter().zip(&exact).enumerate() {
                 let (got, want) = (f32::from_bits(*got), f32::from_bits(*want));
-                assert!((got - want).abs() <= most[i % N], "{format}, {batch}: {got} {want}");
+                assert!((got - want).abs() <= tolerances[i % N], "{format}, {batch}: {got} {want}");
             }
             for first in [0, 2, batch - 1] {
                 let alone = products(&cpu, &weight, first, 1);

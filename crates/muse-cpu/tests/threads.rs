@@ -17,14 +17,14 @@ fn any_number_of_threads_gives_the_same_bits() {
         let run = |threads| {
             let cpu = Cpu::new(CpuOptions { threads: Some(threads) }).unwrap();
             let mut layer = Layer::new(cpu, format).unwrap();
-            // A long chunk, a block behind it, a decoded row.
+            // A prefill chunk, a draft block, a decoded token.
             [(0, ROWS), (ROWS, 16), (ROWS + 16, 1)].map(|(start, rows)| {
                 layer.run(&tokens(rows), start as u32).unwrap();
-                let (scores, picked) = layer.results(rows);
-                let bits: Vec<_> = scores.iter().map(|x| x.to_bits()).collect();
+                let (logits, sampled) = layer.results(rows);
+                let bits: Vec<_> = logits.iter().map(|x| x.to_bits()).collect();
                 let distinct = bits.iter().collect::<HashSet<_>>().len();
-                assert!(distinct > bits.len() / 2, "{distinct} of {} scores differ", bits.len());
-                (bits, picked)
+                assert!(distinct > bits.len() / 2, "{distinct} of {} logits differ", bits.len());
+                (bits, sampled)
             })
         };
         let alone = run(1);
@@ -35,7 +35,7 @@ fn any_number_of_threads_gives_the_same_bits() {
 }
 
 #[test]
-fn rows_run_together_or_one_by_one() {
+fn tokens_run_in_one_batch_or_one_by_one() {
     let layer = || {
         let cpu = Cpu::new(CpuOptions { threads: Some(2) }).unwrap();
         Layer::new(cpu, Format::Bf16).unwrap()
@@ -46,7 +46,10 @@ fn rows_run_together_or_one_by_one() {
     let width = want.len() / ROWS;
     for (start, token) in tokens(ROWS).into_iter().enumerate() {
         single.run(&[token], start as u32).unwrap();
-        assert!(single.results(1).0 == want[start * width..(start + 1) * width], "row {start}");
+        assert!(
+            single.results(1).0 == want[start * width..(start + 1) * width],
+            "position {start}"
+        );
     }
 }
 
@@ -58,19 +61,19 @@ fn impossible_numbers_of_threads_are_refused() {
     }
 }
 
-/// With more threads than K/V heads, query heads that share one are shared out.
+/// With more threads than K/V heads, the query heads of a K/V head are split among threads.
 #[test]
-fn attention_of_a_row_is_the_same_on_any_number_of_threads() {
+fn attention_has_the_same_bits_on_any_number_of_threads() {
     const DEPTH: usize = 2048;
-    let (heads, head_dim, pages) =
+    let (heads, head_dim, blocks) =
         (16, 64, (0..(DEPTH / KV_BLOCK_SIZE) as u32).collect::<Vec<_>>());
     let value = |i: usize| (i * 7919 % 1009) as f32 / 504.5 - 1.0;
-    let table = BlockTable { full: &pages, window: &[], window_base: 0 };
+    let table = BlockTable { full: &blocks, window: &[], window_base: 0 };
     for kind in [KvType::Bf16, KvType::F32] {
         let run = |threads| {
             let cpu = Cpu::new(CpuOptions { threads: Some(threads) }).unwrap();
-            let (group, pages) = (KvGroup::Full, pages.len());
-            let shape = KvShape { group, blocks: pages, kv_heads: 1, head_dim, kind };
+            let (group, blocks) = (KvGroup::Full, blocks.len());
+            let shape = KvShape { group, blocks, kv_heads: 1, head_dim, kind };
             let mut kv = cpu.alloc_kv(shape).unwrap();
             let mut rows = cpu.alloc(DEPTH, head_dim).unwrap();
             cpu.write(&mut rows, 0, &(0..DEPTH * head_dim).map(value).collect::<Vec<_>>()).unwrap();

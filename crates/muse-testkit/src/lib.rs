@@ -9,4 +9,4 @@ pub mod suite;
 
 pub use close::{assert_close, correlation, max_abs_diff};
 pub use golden::{Golden, Tensor, golden_dir, nano_dir};
-pub use isa::assert_expected_isa;
+pub use isa::{assert_expected_isa, report_skipped};

@@ -1,6 +1,11 @@
-//! Writing values in a format: the least-squares encoders of the formats people make files in.
+//! Encodes values in a format, by least squares where the format is quantized. Only formats that
+//! files are commonly written in have an encoder.
 
+use super::least_squares::inverse;
 use super::{Format, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0};
+
+/// The smallest weight of a value in a fit.
+const MIN_WEIGHT: f32 = 1e-4;
 
 /// Encodes values in one format.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +15,7 @@ pub struct Encoder {
 }
 
 impl Format {
-    /// How to write the format; none for those that are only read.
+    /// The encoder of the format, or `None` for formats that are only decoded.
     pub fn encoder(self) -> Option<Encoder> {
         let encode: fn(&[f32], Option<&[f32]>, &mut [u8]) = match self {
             Self::F32 => |x, _, out| words(x, out, f32::to_le_bytes),
@@ -31,22 +36,22 @@ impl Format {
 }
 
 impl Encoder {
-    /// The format.
+    /// The format that it encodes to.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Encodes whole blocks so that the squared error, times each value's importance where given,
-    /// is small. Values that are not finite give blocks of any values.
+    /// Encodes whole quant blocks so that the squared error, weighted by `importance` where given,
+    /// is small. A block with values that are not finite decodes to unspecified values.
     ///
     /// # Panics
-    /// When `values` and `bytes` are not the same whole number of blocks, or `importance` is not
-    /// one number a value.
+    /// When `values` and `bytes` are not the same whole number of blocks, or `importance` does not
+    /// have one number per value.
     pub fn encode(&self, values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
         let Self { format, encode } = self;
         assert!(values.len().is_multiple_of(format.block_values()), "{format} values");
         assert_eq!(bytes.len(), format.bytes_for(values.len()), "{format} bytes");
-        assert!(importance.is_none_or(|w| w.len() == values.len()), "an importance a value");
+        assert!(importance.is_none_or(|w| w.len() == values.len()), "one importance per value");
         encode(values, importance, bytes);
     }
 }
@@ -63,7 +68,7 @@ fn blocks<const V: usize, const B: usize>(
     bytes: &mut [u8],
     encode: impl Fn(&[f32; V], &[f32; V], &mut [u8; B]),
 ) {
-    // Fields narrower than a byte are put into zeros.
+    // Fields narrower than a byte are OR-ed into zeros.
     bytes.fill(0);
     let blocks = values.as_chunks().0.iter().zip(bytes.as_chunks_mut().0);
     match importance {
@@ -75,22 +80,10 @@ fn blocks<const V: usize, const B: usize>(
     }
 }
 
-/// Importances as weights of a mean of 1, none of them 0: a fit needs every value a little.
+/// Importances scaled to a mean of 1 and raised to at least [`MIN_WEIGHT`]: a value of weight 0
+/// would not be fitted at all.
 fn weights<const V: usize>(importance: &[f32; V]) -> [f32; V] {
-    const LEAST: f32 = 1e-4;
     let mean = importance.iter().sum::<f32>() / V as f32;
-    let factor = super::fit::inverse(mean);
-    if factor == 0.0 { [1.0; V] } else { importance.map(|x| (x * factor).max(LEAST)) }
-}
-
-/// Writes a number in half precision and gives what was written.
-pub(super) fn put_half(block: &mut [u8], at: usize, value: f32) -> f32 {
-    let half = half::f16::from_f32(value);
-    block[at..][..2].copy_from_slice(&half.to_le_bytes());
-    half.to_f32()
-}
-
-/// Writes nibble `j` of 32 into zeros, as [`super::nibble`] reads it.
-pub(super) fn put_nibble(bytes: &mut [u8], j: usize, number: u8) {
-    bytes[j % 16] |= number << (4 * (j / 16));
+    let factor = inverse(mean);
+    if factor == 0.0 { [1.0; V] } else { importance.map(|x| (x * factor).max(MIN_WEIGHT)) }
 }

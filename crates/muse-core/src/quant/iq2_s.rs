@@ -1,31 +1,31 @@
 //! IQ2_S: 256 values as 32 points of a grid of 1024 with their signs, in 16 groups of two points;
 //! `value = d · (½ + scale) / 4 · sign · grid`.
 
-use super::grid::{IQ2_S, LEVELS_2};
-use super::half_at;
-use super::leveled::{Leveled, odd, signed};
+use super::bits::half_at;
+use super::codebook::{Codebook, odd_scale, with_negatives};
+use super::grid::{IQ2_S, IQ2_VALUES};
 
-/// Values of a block.
+/// Values of a quant block.
 pub const VALUES: usize = 256;
-/// Bytes of a block: `d`, 32 low index bytes, 32 sign bytes, 8 of high index bits, 16 scale
-/// nibbles.
+/// Bytes of a quant block: `d`, 32 bytes of low index bits, 32 of signs, 8 of high index bits, 16
+/// scale nibbles.
 pub const BYTES: usize = 82;
 
-/// The format as levels.
+/// The format, for code that is generic over [`Codebook`].
 pub struct Iq2S;
 
-impl Leveled for Iq2S {
+impl Codebook for Iq2S {
     const VALUES: usize = VALUES;
     const BYTES: usize = BYTES;
     const GROUP: usize = 16;
-    const LEVELS: [f32; 16] = signed(LEVELS_2);
+    const CODEBOOK: [f32; 16] = with_negatives(IQ2_VALUES);
 
-    fn unit(block: &[u8]) -> f32 {
+    fn block_scale(block: &[u8]) -> f32 {
         0.125 * half_at(block, 0)
     }
 
     fn scale(block: &[u8], group: usize) -> i8 {
-        odd(&block[74..], group)
+        odd_scale(&block[74..], group)
     }
 
     fn index(block: &[u8], j: usize) -> u8 {

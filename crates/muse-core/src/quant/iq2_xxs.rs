@@ -1,27 +1,27 @@
 //! IQ2_XXS: 256 values as 32 points of a grid of 256 with their signs, in 8 groups of four points;
 //! `value = d · (½ + scale) / 4 · sign · grid`.
 
-use super::grid::{IQ2_XXS, LEVELS_2};
-use super::half_at;
-use super::leveled::{Leveled, signed};
-use super::sign::even;
+use super::bits::half_at;
+use super::codebook::{Codebook, with_negatives};
+use super::grid::{IQ2_VALUES, IQ2_XXS};
+use super::sign;
 
-/// Values of a block.
+/// Values of a quant block.
 pub const VALUES: usize = 256;
-/// Bytes of a block: `d`, then per group four grid indices and a word of four seven-bit sign
-/// patterns under a four-bit scale.
+/// Bytes of a quant block: `d`, then for each group four grid indices and a word of four seven-bit
+/// sign patterns below a four-bit scale.
 pub const BYTES: usize = 66;
 
-/// The format as levels.
+/// The format, for code that is generic over [`Codebook`].
 pub struct Iq2Xxs;
 
-impl Leveled for Iq2Xxs {
+impl Codebook for Iq2Xxs {
     const VALUES: usize = VALUES;
     const BYTES: usize = BYTES;
     const GROUP: usize = 32;
-    const LEVELS: [f32; 16] = signed(LEVELS_2);
+    const CODEBOOK: [f32; 16] = with_negatives(IQ2_VALUES);
 
-    fn unit(block: &[u8]) -> f32 {
+    fn block_scale(block: &[u8]) -> f32 {
         0.125 * half_at(block, 0)
     }
 
@@ -31,13 +31,13 @@ impl Leveled for Iq2Xxs {
 
     fn index(block: &[u8], j: usize) -> u8 {
         let (group, i) = (j / 32, j / 8 % 4);
-        let level = IQ2_XXS[usize::from(block[2 + 8 * group + i])] >> (2 * (j % 8)) & 3;
-        let signs = even((word(block, group) >> (7 * i) & 127) as u8);
-        level as u8 | (signs >> (j % 8) & 1) << 2
+        let entry = IQ2_XXS[usize::from(block[2 + 8 * group + i])] >> (2 * (j % 8)) & 3;
+        let signs = sign::expand((word(block, group) >> (7 * i) & 127) as u8);
+        entry as u8 | (signs >> (j % 8) & 1) << 2
     }
 }
 
-/// Word of group `group`, behind its grid indices.
+/// The word of group `group`, which follows its grid indices.
 fn word(block: &[u8], group: usize) -> u32 {
     u32::from_le_bytes(block[2..].as_chunks().0[2 * group + 1])
 }

@@ -1,25 +1,25 @@
-//! Q2_K: 256 two-bit numbers in 16 groups with four-bit scales and minimums;
-//! `value = d · scale · number − dmin · minimum`.
+//! Q2_K: 256 two-bit quants in 16 groups with four-bit scales and minimums;
+//! `value = d · scale · quant − dmin · minimum`.
 
-use super::leveled::{Leveled, first};
-use super::{half_at, two_bits};
+use super::bits::{half_at, two_bits};
+use super::codebook::{Codebook, padded};
 
-/// Values of a block.
+/// Values of a quant block.
 pub const VALUES: usize = 256;
-/// Bytes of a block: 16 group bytes (scale low, minimum high), 64 of numbers, `d`, `dmin`.
+/// Bytes of a quant block: 16 group bytes (scale low, minimum high), 64 of quants, `d`, `dmin`.
 pub const BYTES: usize = 84;
 
-/// The format as levels.
+/// The format, for code that is generic over [`Codebook`].
 pub struct Q2K;
 
-impl Leveled for Q2K {
+impl Codebook for Q2K {
     const VALUES: usize = VALUES;
     const BYTES: usize = BYTES;
     const GROUP: usize = 16;
-    const MINIMUMS: bool = true;
-    const LEVELS: [f32; 16] = first([0.0, 1.0, 2.0, 3.0]);
+    const HAS_MINIMUMS: bool = true;
+    const CODEBOOK: [f32; 16] = padded([0.0, 1.0, 2.0, 3.0]);
 
-    fn unit(block: &[u8]) -> f32 {
+    fn block_scale(block: &[u8]) -> f32 {
         half_at(block, 80)
     }
 
@@ -27,7 +27,7 @@ impl Leveled for Q2K {
         (block[group] & 15) as i8
     }
 
-    fn minimum_unit(block: &[u8]) -> f32 {
+    fn block_minimum(block: &[u8]) -> f32 {
         half_at(block, 82)
     }
 

@@ -1,38 +1,37 @@
-//! Q5_1: 32 five-bit numbers behind a half-precision scale and minimum;
-//! `value = scale · number + minimum`.
+//! Q5_1: a half-precision scale and minimum and 32 five-bit quants;
+//! `value = scale · quant + minimum`.
 
-use super::encode::put_half;
-use super::fit::{Line, inverse};
-use super::half_at;
-use super::q5_0::{fifth, put_fifth};
+use super::bits::{half_at, put_half};
+use super::least_squares::{Affine, inverse};
+use super::q5_0::{five_bits, put_five_bits};
 
-/// Values of a block.
+/// Values of a quant block.
 pub const VALUES: usize = 32;
-/// Bytes of a block: scale, minimum, 32 fifth bits, nibbles as in Q4_0.
+/// Bytes of a quant block: scale, minimum, 32 fifth bits, nibbles as in Q4_0.
 pub const BYTES: usize = 24;
 
-/// Decodes whole blocks.
+/// Decodes whole quant blocks.
 pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
     for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
         let (scale, minimum) = (half_at(block, 0), half_at(block, 2));
         for (j, value) in values.iter_mut().enumerate() {
-            *value = scale * f32::from(number(block, j)) + minimum;
+            *value = scale * f32::from(quant(block, j)) + minimum;
         }
     }
 }
 
-/// Number `j` of a block.
-pub fn number(block: &[u8], j: usize) -> u8 {
-    fifth(&block[4..], j)
+/// Quant `j` of a block.
+pub fn quant(block: &[u8], j: usize) -> u8 {
+    five_bits(&block[4..], j)
 }
 
-/// Encodes one block.
+/// Encodes one quant block.
 pub(super) fn encode(values: &[f32; VALUES], weights: &[f32; VALUES], block: &mut [u8; BYTES]) {
-    const HIGHEST: f32 = 31.0;
-    let Line { scale, offset } = Line::fit(values, weights, HIGHEST, true);
-    let line = Line { scale: put_half(block, 0, scale), offset: put_half(block, 2, offset) };
-    let inverse = inverse(line.scale);
+    const MAX_QUANT: f32 = 31.0;
+    let Affine { scale, offset } = Affine::fit(values, weights, MAX_QUANT, true);
+    let fit = Affine { scale: put_half(block, 0, scale), offset: put_half(block, 2, offset) };
+    let inverse = inverse(fit.scale);
     for (j, &value) in values.iter().enumerate() {
-        put_fifth(&mut block[4..], j, line.number(value, inverse, HIGHEST) as u8);
+        put_five_bits(&mut block[4..], j, fit.quant(value, inverse, MAX_QUANT) as u8);
     }
 }

@@ -1,11 +1,11 @@
-//! Q8_0: 32 signed bytes behind one half-precision scale; `value = scale · byte`.
+//! Q8_0: a half-precision scale and 32 signed bytes; `value = scale · byte`.
 
-/// Values of a block.
+/// Values of a quant block.
 pub const VALUES: usize = 32;
-/// Bytes of a block: the scale, then the values.
+/// Bytes of a quant block: the scale, then the quants.
 pub const BYTES: usize = 34;
 
-/// Decodes whole blocks.
+/// Decodes whole quant blocks.
 pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
     for (values, block) in out.chunks_exact_mut(VALUES).zip(bytes.as_chunks::<BYTES>().0) {
         let scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32();
@@ -15,9 +15,9 @@ pub(super) fn decode(bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Encodes one block: the scale is `max |x| / 127` rounded to half precision, the values are
-/// divided by the unrounded scale and rounded half away from zero, as the format's own reference
-/// does.
+/// Encodes one quant block: the scale is `max |x| / 127`, rounded to half precision. Values are
+/// divided by the unrounded scale and rounded half away from zero, as llama.cpp's reference
+/// quantizer does.
 pub fn encode(values: &[f32; VALUES], block: &mut [u8; BYTES]) {
     let largest = values.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
     let scale = largest / 127.0;

@@ -1,6 +1,7 @@
-//! Sign patterns of eight values of which an even number is negative: seven bits say all.
+//! Sign patterns of eight values, stored in seven bits: an even number of the values is negative,
+//! so the eighth sign follows from the others.
 
-/// The eight signs whose first seven are `bits`; the eighth makes their number even.
-pub fn even(bits: u8) -> u8 {
+/// The eight signs (1 is negative) whose first seven are `bits`.
+pub fn expand(bits: u8) -> u8 {
     bits | (bits.count_ones() as u8 & 1) << 7
 }

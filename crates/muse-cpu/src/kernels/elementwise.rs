@@ -1,35 +1,35 @@
-//! Operations on pairs of values, and the soft cap.
+//! Elementwise kernels: operations on two operands, and the softcap.
 
 use super::math::{sigmoid, tanh};
-use super::plain::per_isa;
+use super::per_isa::per_isa;
 
-/// `x[i] = f(x[i], y[i])`.
-pub type Pairs = fn(x: &mut [f32], y: &[f32]);
+/// `x[i] = f(x[i], y[i])`; both have the same length.
+pub type Binary = fn(x: &mut [f32], y: &[f32]);
 /// `x = cap · tanh(x · scale / cap)`; an infinite cap means `x = x · scale`.
-pub type Cap = fn(x: &mut [f32], scale: f32, cap: f32);
+pub type Softcap = fn(x: &mut [f32], scale: f32, cap: f32);
 
 /// `x · sigmoid(y)`.
-pub mod gate {
-    super::per_isa!(super::Pairs = fn(x: &mut [f32], y: &[f32]), super::gate_loop);
+pub mod sigmoid_mul {
+    super::per_isa!(super::Binary = fn(x: &mut [f32], y: &[f32]), super::sigmoid_mul_loop);
 }
 
 /// `silu(x) · y`.
 pub mod silu_mul {
-    super::per_isa!(super::Pairs = fn(x: &mut [f32], y: &[f32]), super::silu_mul_loop);
+    super::per_isa!(super::Binary = fn(x: &mut [f32], y: &[f32]), super::silu_mul_loop);
 }
 
 /// `x + y`.
 pub mod add {
-    super::per_isa!(super::Pairs = fn(x: &mut [f32], y: &[f32]), super::add_loop);
+    super::per_isa!(super::Binary = fn(x: &mut [f32], y: &[f32]), super::add_loop);
 }
 
-/// The soft cap.
-pub mod cap {
-    super::per_isa!(super::Cap = fn(x: &mut [f32], scale: f32, cap: f32), super::cap_loop);
+/// Scaling and the softcap, as [`Softcap`](super::Softcap) defines it.
+pub mod softcap {
+    super::per_isa!(super::Softcap = fn(x: &mut [f32], scale: f32, cap: f32), super::softcap_loop);
 }
 
 #[inline(always)]
-fn gate_loop(x: &mut [f32], y: &[f32]) {
+fn sigmoid_mul_loop(x: &mut [f32], y: &[f32]) {
     for (x, y) in x.iter_mut().zip(y) {
         *x *= sigmoid(*y);
     }
@@ -50,7 +50,7 @@ fn add_loop(x: &mut [f32], y: &[f32]) {
 }
 
 #[inline(always)]
-fn cap_loop(x: &mut [f32], scale: f32, cap: f32) {
+fn softcap_loop(x: &mut [f32], scale: f32, cap: f32) {
     if cap.is_infinite() {
         for x in x {
             *x *= scale;

@@ -1,61 +1,61 @@
-//! Instruction sets this CPU has, found once.
+//! The instruction sets of this CPU, detected once.
 
 use std::fmt;
 use std::sync::OnceLock;
 
-/// An instruction set that this CPU has: values exist only for detected ones, so that holding one
-/// is the proof that its kernels may run.
+/// An instruction set that this CPU has. Values exist only for detected instruction sets, so a
+/// value proves that kernels for it may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isa(Level);
 
-/// What kernels are written for, slowest first.
+/// The instruction sets that kernels are written for, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Whatever the target has at least; the reference.
+    /// The baseline of the target; kernels for it are the reference.
     Scalar,
     /// AVX2 with FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F, BW, DQ and VL, on top of the former.
+    /// AVX-512 F, BW, DQ and VL, and AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// AVX-512 with products of bytes.
+    /// AVX-512 with dot products of bytes (VNNI).
     #[cfg(target_arch = "x86_64")]
     Vnni,
-    /// AVX-512 with products of bytes and of the upper halves of floats.
+    /// AVX-512 with dot products of bytes (VNNI) and of BF16.
     #[cfg(target_arch = "x86_64")]
     Bf16,
-    /// Advanced SIMD, which every 64-bit ARM has.
+    /// Advanced SIMD (NEON), which every 64-bit ARM CPU has.
     #[cfg(target_arch = "aarch64")]
     Neon,
-    /// The same with products of bytes.
+    /// NEON with dot products of bytes.
     #[cfg(target_arch = "aarch64")]
     Dotprod,
 }
 
 impl Isa {
-    /// Every one this CPU has, slowest first; the first is the scalar reference.
+    /// All instruction sets of this CPU, slowest first; the first is [`Isa::scalar`].
     pub fn available() -> &'static [Self] {
         static FOUND: OnceLock<Vec<Isa>> = OnceLock::new();
         FOUND.get_or_init(|| detect().into_iter().map(Self).collect())
     }
 
-    /// The fastest.
+    /// The fastest instruction set of this CPU.
     pub fn best() -> Self {
         *Self::available().last().expect("the scalar reference always runs")
     }
 
-    /// The definition of every kernel.
+    /// The instruction set of the reference kernels, which every CPU has.
     pub fn scalar() -> Self {
         Self(Level::Scalar)
     }
 
-    /// Which one it is.
+    /// Which instruction set it is.
     pub fn level(self) -> Level {
         self.0
     }
 
-    /// Its name as `MUSE_EXPECT_ISA` spells it.
+    /// Its name, as `MUSE_EXPECT_ISA` spells it.
     pub fn name(self) -> &'static str {
         match self.0 {
             Level::Scalar => "scalar",

@@ -1,24 +1,27 @@
-//! The inner loops. `linear` and `mix`, which read stored weights and cache rows, have a folder
-//! each with the scalar definition and one file an instruction set, as has `pairs` for the CPUs
-//! that multiply pairs of BF16; the others are plain loops, written once and compiled for each
-//! instruction set, with the same bits in all of them.
+//! The inner loops, one module per operation. A module has the type of the kernel, `select` for an
+//! instruction set and `variants` for all that this CPU can run, the definition first.
+//!
+//! Most kernels are plain loops that are compiled once per instruction set and have the same bits
+//! in all of them. [`gemm`] and [`weighted_v_sum`], which read weights and the KV cache as they are
+//! stored, are written in vector primitives: a folder with the scalar definition and one file per
+//! instruction set. [`attention_bf16`] exists only for CPUs with BF16 dot products.
 
 mod isa;
 mod math;
+mod per_isa;
 mod per_layout;
-mod plain;
 pub(crate) mod simd;
 
+pub mod attention_bf16;
 pub mod elementwise;
-pub mod halves;
-pub mod linear;
-pub mod mix;
-pub mod norm;
-pub mod pairs;
+pub mod gemm;
 pub mod quantize;
-pub mod read;
+pub mod read_memory;
+pub mod rms_norm;
 pub mod rope;
+pub mod round_bf16;
 pub mod softmax;
+pub mod weighted_v_sum;
 
 pub use isa::{Isa, Level};
 
@@ -27,77 +30,60 @@ use crate::layout::Layout;
 /// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernels {
-    linear: [linear::Linear; 4],
-    mix: [mix::Mix; 4],
-    pub(crate) pairs: Option<pairs::Pairs>,
-    pub(crate) norm: norm::Norm,
+    gemm: [gemm::Gemm; 4],
+    weighted_v_sum: [weighted_v_sum::WeightedVSum; 4],
+    pub(crate) attention_bf16: Option<attention_bf16::AttentionBf16>,
+    pub(crate) rms_norm: rms_norm::RmsNorm,
     pub(crate) quantize: quantize::Quantize,
-    pub(crate) halves: halves::Halves,
-    pub(crate) rotate: rope::Rotate,
-    pub(crate) soften: softmax::Soften,
-    pub(crate) gate: elementwise::Pairs,
-    pub(crate) silu_mul: elementwise::Pairs,
-    pub(crate) add: elementwise::Pairs,
-    pub(crate) cap: elementwise::Cap,
+    pub(crate) round_bf16: round_bf16::RoundBf16,
+    pub(crate) rope: rope::Rope,
+    pub(crate) online_softmax: softmax::OnlineSoftmax,
+    pub(crate) sigmoid_mul: elementwise::Binary,
+    pub(crate) silu_mul: elementwise::Binary,
+    pub(crate) add: elementwise::Binary,
+    pub(crate) softcap: elementwise::Softcap,
 }
 
 impl Kernels {
     pub(crate) fn new(isa: Isa) -> Self {
         Self {
-            linear: Layout::ALL.map(|layout| linear::select(isa, layout)),
-            mix: Layout::ALL.map(|layout| mix::select(isa, layout)),
-            pairs: pairs::select(isa),
-            norm: norm::select(isa),
+            gemm: Layout::ALL.map(|layout| gemm::select(isa, layout)),
+            weighted_v_sum: Layout::ALL.map(|layout| weighted_v_sum::select(isa, layout)),
+            attention_bf16: attention_bf16::select(isa),
+            rms_norm: rms_norm::select(isa),
             quantize: quantize::select(isa),
-            halves: halves::select(isa),
-            rotate: rope::select(isa),
-            soften: softmax::select(isa),
-            gate: elementwise::gate::select(isa),
+            round_bf16: round_bf16::select(isa),
+            rope: rope::select(isa),
+            online_softmax: softmax::select(isa),
+            sigmoid_mul: elementwise::sigmoid_mul::select(isa),
             silu_mul: elementwise::silu_mul::select(isa),
             add: elementwise::add::select(isa),
-            cap: elementwise::cap::select(isa),
+            softcap: elementwise::softcap::select(isa),
         }
     }
 
-    pub(crate) fn linear(&self, layout: Layout) -> linear::Linear {
-        self.linear[layout as usize]
+    pub(crate) fn gemm(&self, layout: Layout) -> gemm::Gemm {
+        self.gemm[layout as usize]
     }
 
-    pub(crate) fn mix(&self, layout: Layout) -> mix::Mix {
-        self.mix[layout as usize]
+    pub(crate) fn weighted_v_sum(&self, layout: Layout) -> weighted_v_sum::WeightedVSum {
+        self.weighted_v_sum[layout as usize]
     }
 }
 
-/// Test values in -1 to 1, as they read back from a layout, and their bytes.
-#[cfg(test)]
-fn stored(layout: Layout, n: usize, seed: u32) -> (Vec<f32>, Vec<u8>) {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    let values: Vec<f32> = (0..n).map(|_| next()).collect();
-    let mut bytes = vec![0; layout.format().bytes_for(n)];
-    layout.encode(&values, &mut bytes);
-    let mut read = vec![0.0; n];
-    layout.format().decode(&bytes, &mut read);
-    (read, bytes)
-}
-
-/// Plain loops have the same bits in every instruction set, at every length.
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Runs every variant on slices of every length and compares bits with the first.
+    /// Runs every variant on slices of many lengths and compares the bits with the first variant's.
     fn same_bits<K>(
         variants: impl Iterator<Item = (&'static str, K)>,
         run: impl Fn(&K, &mut [f32], &[f32]),
     ) {
         let variants: Vec<_> = variants.collect();
         for n in (1..=70).chain([256, 1000]) {
-            let (x, _) = stored(Layout::F32, n, 1);
-            let (y, _) = stored(Layout::F32, n, 2);
+            let (x, _) = Layout::F32.test_values(n, 1);
+            let (y, _) = Layout::F32.test_values(n, 2);
             let bits = |kernel| {
                 let mut x: Vec<f32> = x.iter().map(|x| 20.0 * x).collect();
                 run(kernel, &mut x, &y);
@@ -112,21 +98,21 @@ mod tests {
     }
 
     #[test]
-    fn plain_loops_have_the_same_bits_everywhere() {
-        let pairs = |kernel: &elementwise::Pairs, x: &mut [f32], y: &[f32]| kernel(x, y);
-        same_bits(elementwise::gate::variants(), pairs);
-        same_bits(elementwise::silu_mul::variants(), pairs);
-        same_bits(elementwise::add::variants(), pairs);
-        same_bits(elementwise::cap::variants(), |kernel, x, _| kernel(x, 0.7, 2.0));
-        same_bits(elementwise::cap::variants(), |kernel, x, _| kernel(x, 0.7, f32::INFINITY));
-        same_bits(norm::variants(), |kernel, x, y| kernel(x, y, 1e-5));
-        same_bits(norm::variants(), |kernel, x, _| kernel(x, &[], 1e-5));
+    fn plain_loops_have_the_same_bits_in_all_instruction_sets() {
+        let binary = |kernel: &elementwise::Binary, x: &mut [f32], y: &[f32]| kernel(x, y);
+        same_bits(elementwise::sigmoid_mul::variants(), binary);
+        same_bits(elementwise::silu_mul::variants(), binary);
+        same_bits(elementwise::add::variants(), binary);
+        same_bits(elementwise::softcap::variants(), |kernel, x, _| kernel(x, 0.7, 2.0));
+        same_bits(elementwise::softcap::variants(), |kernel, x, _| kernel(x, 0.7, f32::INFINITY));
+        same_bits(rms_norm::variants(), |kernel, x, y| kernel(x, y, 1e-5));
+        same_bits(rms_norm::variants(), |kernel, x, _| kernel(x, &[], 1e-5));
         same_bits(rope::variants(), |kernel, x, y| kernel(x, 77.0, &y[..y.len() / 2]));
         same_bits(softmax::variants(), |kernel, x, _| {
-            let mut running = softmax::Running { largest: 3.0, total: 1.5 };
-            let page = x.len().min(muse_core::contract::KV_BLOCK_SIZE);
-            let keep = kernel(&mut x[..page], 0.25, &mut running);
-            x[0] += keep + running.total + running.largest;
+            let mut state = softmax::SoftmaxState { max: 3.0, sum: 1.5 };
+            let block = x.len().min(muse_core::contract::KV_BLOCK_SIZE);
+            let rescale = kernel(&mut x[..block], 0.25, &mut state);
+            x[0] += rescale + state.sum + state.max;
         });
     }
 }

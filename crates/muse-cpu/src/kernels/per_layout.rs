@@ -1,10 +1,11 @@
-//! Chooses among the kernels of a folder: one an instruction set, each for every layout.
+//! Selects among the kernels of a folder: one per instruction set, each for every layout.
 
-/// `per_layout!(Type, function)` defines `select(isa, layout) -> Type` and `variants(layout)` over
-/// `function::<LAYOUT>` of the modules `scalar`, `avx2`, `avx512` and `neon` beside it.
+/// `per_layout!(Type, function)` defines `select(isa, layout) -> Type` and `variants(layout)` for
+/// the functions `function::<LAYOUT>` of the modules `scalar`, `avx2`, `avx512` and `neon` of the
+/// same folder.
 macro_rules! per_layout {
     ($kernel:ty, $function:ident) => {
-        /// The kernel for rows of a layout.
+        /// The kernel for an instruction set and a layout of the stored rows.
         pub fn select(isa: $crate::kernels::Isa, layout: $crate::layout::Layout) -> $kernel {
             use $crate::kernels::Level;
             use $crate::layout::Layout;
@@ -28,7 +29,8 @@ macro_rules! per_layout {
             }
         }
 
-        /// Every kernel this CPU can run, by name; the first is the definition.
+        /// Every kernel that this CPU can run, with the name of its instruction set; the first is
+        /// the definition.
         pub fn variants(
             layout: $crate::layout::Layout,
         ) -> impl Iterator<Item = (&'static str, $kernel)> {

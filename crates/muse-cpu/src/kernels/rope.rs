@@ -1,19 +1,19 @@
-//! Rotates the heads of one row by its position.
+//! The rotary position embedding of one row.
 
 use super::math::sin_cos;
-use super::plain::per_isa;
+use super::per_isa::per_isa;
 
-/// Pairs whose sines are computed at a time.
+/// Pairs whose sines and cosines are computed at a time.
 const PAIRS: usize = 64;
 
-/// Turns pair `(j, j + n)` of every head of `x`, heads of width `2 n`, by `position ·
-/// frequencies[j]`, `n` frequencies.
-pub type Rotate = fn(x: &mut [f32], position: f32, frequencies: &[f32]);
+/// Rotates the pair `(j, j + n)` of every head of `x` by the angle `position · frequencies[j]`;
+/// there are `n` frequencies and heads are `2 n` wide.
+pub type Rope = fn(x: &mut [f32], position: f32, frequencies: &[f32]);
 
-per_isa!(Rotate = fn(x: &mut [f32], position: f32, frequencies: &[f32]), rotate);
+per_isa!(Rope = fn(x: &mut [f32], position: f32, frequencies: &[f32]), rope);
 
 #[inline(always)]
-fn rotate(x: &mut [f32], position: f32, frequencies: &[f32]) {
+fn rope(x: &mut [f32], position: f32, frequencies: &[f32]) {
     let half = frequencies.len();
     for (block, frequencies) in frequencies.chunks(PAIRS).enumerate() {
         let (mut sines, mut cosines) = ([0.0; PAIRS], [0.0; PAIRS]);

@@ -1,13 +1,13 @@
-//! Rounds of multiplying instructions.
+//! Rounds of multiply-add instructions.
 
 use std::arch::x86_64::*;
 use std::hint::black_box;
 
 use super::{CHAINS, STEPS};
 
-/// Products of bytes.
+/// Dot products of bytes.
 pub(super) fn int8() -> usize {
-    // SAFETY: `rounds` hands this function out for a level that has these instructions only.
+    // SAFETY: only `rounds` names this function, for levels that have these instructions.
     unsafe { int8_compiled() }
 }
 
@@ -24,9 +24,9 @@ fn int8_compiled() -> usize {
     2 * 64 * STEPS * CHAINS
 }
 
-/// Products of upper halves of floats.
+/// Dot products of BF16.
 pub(super) fn bf16() -> usize {
-    // SAFETY: `rounds` hands this function out for a level that has these instructions only.
+    // SAFETY: only `rounds` names this function, for levels that have these instructions.
     unsafe { bf16_compiled() }
 }
 
@@ -44,9 +44,9 @@ fn bf16_compiled() -> usize {
     2 * 32 * STEPS * CHAINS
 }
 
-/// Products in single precision, 16 a vector.
+/// Fused multiply-adds of 16 `f32`.
 pub(super) fn f32_avx512() -> usize {
-    // SAFETY: `rounds` hands this function out for a level that has these instructions only.
+    // SAFETY: only `rounds` names this function, for levels that have these instructions.
     unsafe { f32_avx512_compiled() }
 }
 
@@ -63,9 +63,9 @@ fn f32_avx512_compiled() -> usize {
     2 * 16 * STEPS * CHAINS
 }
 
-/// Products in single precision, 8 a vector.
+/// Fused multiply-adds of 8 `f32`.
 pub(super) fn f32_avx2() -> usize {
-    // SAFETY: `rounds` hands this function out for a level that has these instructions only.
+    // SAFETY: only `rounds` names this function, for levels that have these instructions.
     unsafe { f32_avx2_compiled() }
 }
 

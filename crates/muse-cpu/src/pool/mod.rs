@@ -1,10 +1,25 @@
-//! Threads that share the tasks of one operation at a time. Which thread runs a task never
-//! changes its result; an idle pool uses no CPU.
+//! A thread pool that shares the tasks of one operation at a time. Results do not depend on which
+//! thread runs a task; an idle pool uses no CPU.
 
 mod sync;
 mod threads;
 
-pub(crate) use threads::Pool;
+use muse_core::{Error, Result};
+
+pub(crate) use threads::{Pool, cannot_start};
+
+/// The largest number of threads; more can only be a mistake.
+const MAX_THREADS: usize = 4096;
+
+/// [`Error::Invalid`] for numbers of threads that a pool cannot have.
+pub(crate) fn check_threads(threads: usize) -> Result<()> {
+    if (1..=MAX_THREADS).contains(&threads) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "{threads} threads cannot share the work: ask for 1 to {MAX_THREADS}, best one per core"
+    )))
+}
 
 #[cfg(test)]
 mod tests {
@@ -44,7 +59,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(1));
             }
             let met = AtomicUsize::new(0);
-            // Each task waits for the other, so two threads must run them.
+            // Each task waits for the other one, so two threads must run them.
             pool.run(2, &|_| {
                 met.fetch_add(1, Ordering::Relaxed);
                 while met.load(Ordering::Relaxed) < 2 {
@@ -57,10 +72,10 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn an_idle_pool_uses_no_cpu() {
-        // What a thread ran, which other work on the machine does not count to.
-        let ran = || {
+        // CPU time of the thread, which other work on the machine does not add to.
+        let cpu_time = || {
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: the call writes to `time`, which lives on this frame.
+            // SAFETY: the call writes to `time`, a local variable.
             let status =
                 unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
             assert_eq!(status, 0, "threads have a clock");
@@ -69,11 +84,11 @@ mod tests {
         const THREADS: usize = 3;
         let pool = Pool::new(THREADS).unwrap();
         let times = || {
-            // Each thread has one task, since none ends before all began.
+            // Each thread runs one task, since no task ends before all have begun.
             let (all, times) = (Barrier::new(THREADS), Mutex::new(HashMap::new()));
             pool.run(THREADS, &|_| {
                 all.wait();
-                times.lock().unwrap().insert(thread::current().id(), ran());
+                times.lock().unwrap().insert(thread::current().id(), cpu_time());
             });
             times.into_inner().unwrap()
         };
@@ -88,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_at_the_same_time_do_not_wait_for_each_other() {
+    fn concurrent_callers_do_not_wait_for_each_other() {
         let pool = Pool::new(2).unwrap();
         let total = AtomicUsize::new(0);
         pool.run(2, &|_| {
@@ -100,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn panics_come_out_and_the_pool_goes_on() {
+    fn panics_are_resumed_and_the_pool_stays_usable() {
         let pool = Pool::new(2).unwrap();
         for bad in [0, 5, 63] {
             let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -109,7 +124,7 @@ mod tests {
                     assert!(i != bad, "task {i} fails");
                 });
             }));
-            let message = caught.expect_err("the panic comes out");
+            let message = caught.expect_err("the panic is resumed");
             assert_eq!(message.downcast_ref(), Some(&format!("task {bad} fails")));
         }
         let ran = AtomicUsize::new(0);

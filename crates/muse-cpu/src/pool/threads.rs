@@ -1,11 +1,12 @@
-//! The pool and its protocol: how threads join an open job, leave it, sleep and wake. All that
-//! threads share comes from `sync`, so that `tests/loom.rs` can run it in every order.
+//! The thread pool and its protocol: how threads join an open job, leave it, sleep and wake.
+//! Everything that threads share comes from `sync`, so that `tests/loom.rs` can run it in every
+//! order.
 
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io};
 
 use muse_core::{Error, Result};
 
@@ -14,54 +15,54 @@ use super::sync::{
     spin_loop, yield_now,
 };
 
-/// A job is open: threads may join.
+/// Set while a job is open: threads may join.
 const OPEN: u64 = 1 << 31;
-/// Threads that joined, in the low bits.
+/// The low bits: the number of threads that joined the job.
 const JOINED: u64 = OPEN - 1;
-/// The number of the job, in the high bits.
+/// One in the high bits, which count jobs.
 const JOB: u64 = 1 << 32;
 
 type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// The caller's thread and its workers.
+/// A pool of the calling thread and its workers.
 pub(crate) struct Pool {
     pub(super) shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
 
 pub(super) struct Shared {
-    /// Number of the job, [`OPEN`], threads that joined: one word, so that a thread joins either
-    /// this very job or none.
+    /// The number of the job, [`OPEN`] and the number of threads that joined: one word, so that a
+    /// thread joins either this job or none.
     word: AtomicU64,
-    /// The job's function and number of tasks. Written while no job is open and nobody joined,
-    /// read by those who joined.
+    /// The function of the job and its number of tasks. Written while no job is open and no thread
+    /// has joined, read by threads that joined.
     job: UnsafeCell<(*const Task<'static>, usize)>,
     /// The next task to take.
     next: AtomicUsize,
-    /// A caller owns the workers.
+    /// Whether a caller uses the workers.
     busy: AtomicBool,
-    /// Which workers sleep.
+    /// For each worker, whether it sleeps.
     pub(super) asleep: Vec<AtomicBool>,
     stop: AtomicBool,
-    /// What the first panicking worker said.
+    /// The panic of the first worker that panicked.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: only the function pointer in `job` is not `Send` by itself. Threads call it between joining
-// and leaving an open job, while `Pool::run` holds the borrow it came from, and `Task` is `Sync`.
+// SAFETY: only the pointer in `job` is not `Send` by itself. Threads use it between joining and
+// leaving an open job, while `Pool::run` holds the borrow that it came from, and `Task` is `Sync`.
 unsafe impl Send for Shared {}
-// SAFETY: `job` is written in `Open::new` alone, after the last `Open` saw that nobody is joined, and
-// before the word's `Release` store lets anyone join to read it. `tests/loom.rs` checks it.
+// SAFETY: only `OpenJob::new` writes `job`, after the last `OpenJob` saw all threads leave, and
+// before the `Release` store to `word` lets threads join and read it. `tests/loom.rs` checks it.
 unsafe impl Sync for Shared {}
 
 impl Pool {
-    /// A pool of `threads`, the caller's included; 1 starts none.
+    /// A pool of `threads` threads, the calling one included; for 1 it starts none.
     pub(crate) fn new(threads: usize) -> Result<Self> {
         assert!(threads > 0 && (threads as u64) < JOINED, "{threads} threads");
-        let none: &'static Task<'_> = &|_| {};
+        let no_task: &'static Task<'_> = &|_| {};
         let shared = Arc::new(Shared {
             word: AtomicU64::new(0),
-            job: UnsafeCell::new((none, 0)),
+            job: UnsafeCell::new((no_task, 0)),
             next: AtomicUsize::new(0),
             busy: AtomicBool::new(false),
             asleep: (1..threads).map(|_| AtomicBool::new(false)).collect(),
@@ -74,51 +75,51 @@ impl Pool {
             let worker = Builder::new()
                 .name(format!("muse-cpu-{index}"))
                 .spawn(move || shared.work(index))
-                .map_err(|error| Error::Exhausted(format!("cannot start a thread: {error}")))?;
+                .map_err(|error| cannot_start(index + 2, threads, &error))?;
             pool.workers.push(worker);
         }
         Ok(pool)
     }
 
-    /// Threads, the caller's included.
+    /// The number of threads, the calling one included.
     pub(crate) fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Runs `task(0) .. task(tasks - 1)`, each once. A panic of a task comes out here, after all
-    /// threads left the job.
+    /// Runs `task(0) .. task(tasks - 1)`, each once. A panic of a task is resumed here after all
+    /// threads have left the job.
     pub(crate) fn run(&self, tasks: usize, task: &Task<'_>) {
         let alone = self.workers.is_empty() || tasks < 2;
-        // Someone else's operation has the workers: this one runs on its own thread.
+        // If another caller uses the workers, all tasks run on this thread.
         if alone || self.shared.busy.swap(true, Ordering::Acquire) {
             return (0..tasks).for_each(task);
         }
-        let job = Open::new(self, tasks, task);
+        let job = OpenJob::new(self, tasks, task);
         self.shared.take_tasks(tasks, task);
         drop(job);
     }
 }
 
-/// An open job; dropping it waits until every thread left, also when the caller's own task
-/// panicked.
-struct Open<'a>(&'a Pool);
+/// An open job. Dropping it waits until all threads have left, also when a task of the caller
+/// panics.
+struct OpenJob<'a>(&'a Pool);
 
-impl<'a> Open<'a> {
+impl<'a> OpenJob<'a> {
     fn new(pool: &'a Pool, tasks: usize, task: &'a Task<'a>) -> Self {
         let shared = &*pool.shared;
         // SAFETY: only the lifetime changes. Threads use the task between joining and leaving, and
-        // `run`, the only maker of an `Open`, drops it before the borrow ends, also in a panic:
-        // `drop` closes the job and waits until all left.
+        // `run`, the only caller, drops the `OpenJob` before the borrow ends, also in a panic:
+        // `drop` closes the job and waits until all threads have left.
         let task = unsafe { std::mem::transmute::<&'a Task<'a>, &'static Task<'static>>(task) };
-        // SAFETY: `run` took `busy`, so this is the only writer; no job is open and nobody joined,
-        // since the last `Open` waited for that before it gave `busy` back.
+        // SAFETY: `run` set `busy`, so this is the only writer; no job is open and no thread has
+        // joined, since the last `OpenJob` waited for that before it cleared `busy`.
         shared.job.with_mut(|job| unsafe { *job = (task, tasks) });
         shared.next.store(0, Ordering::Relaxed);
         let word = shared.word.load(Ordering::Relaxed);
-        debug_assert_eq!(word & (OPEN | JOINED), 0, "the last job is over");
+        debug_assert_eq!(word & (OPEN | JOINED), 0, "no job is open");
         shared.word.store(word.wrapping_add(JOB) | OPEN, Ordering::Release);
-        // Orders the store before the looks at `asleep`: either a thread going to sleep sees the
-        // job, or it is seen asleep here.
+        // Orders the store before the loads of `asleep`: either a thread that goes to sleep sees
+        // the job, or this thread sees that it sleeps.
         fence(Ordering::SeqCst);
         for (asleep, worker) in shared.asleep.iter().zip(&pool.workers) {
             if asleep.load(Ordering::Relaxed) && asleep.swap(false, Ordering::Relaxed) {
@@ -129,22 +130,23 @@ impl<'a> Open<'a> {
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenJob<'_> {
     fn drop(&mut self) {
         let shared = &*self.0.shared;
         let mut joined = shared.word.fetch_and(!OPEN, Ordering::Relaxed) & JOINED;
-        let mut looks = 0;
+        let mut spins = 0;
         while joined > 0 {
-            // A thread that takes longer than its last task should may have lost its core.
-            looks += 1;
-            if looks > 500 {
+            // A thread that takes longer than a task may have been descheduled.
+            spins += 1;
+            if spins > 500 {
                 yield_now()
             } else {
                 spin_loop()
             }
             joined = shared.word.load(Ordering::Relaxed) & JOINED;
         }
-        // Pairs with the `Release` of those who left: their results are visible from here on.
+        // Pairs with the `Release` of the threads that left: their results are visible from here
+        // on.
         fence(Ordering::Acquire);
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         shared.busy.store(false, Ordering::Release);
@@ -167,7 +169,7 @@ impl Shared {
         }
     }
 
-    /// A worker's life.
+    /// The loop of a worker.
     fn work(&self, index: usize) {
         let mut done = 0;
         while let Some(word) = self.wait(index, done) {
@@ -177,12 +179,12 @@ impl Shared {
                 continue;
             }
             done = word / JOB;
-            // SAFETY: this thread joined the open job, so `Open` writes no other before it leaves.
+            // SAFETY: this thread joined the open job, and no job is written before it leaves.
             let (task, tasks) = self.job.with(|job| unsafe { *job });
-            // SAFETY: it came from a borrow that `run` holds until this thread left, below.
+            // SAFETY: it comes from a borrow that `run` holds until this thread has left, below.
             let task = unsafe { &*task };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(tasks, task))) {
-                // The others need not go on.
+                // The other threads stop after their current task.
                 self.next.store(tasks, Ordering::Relaxed);
                 self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
             }
@@ -190,7 +192,8 @@ impl Shared {
         }
     }
 
-    /// Waits for an open job other than `done`; `None` when the pool ends.
+    /// Waits for an open job other than `done` and returns its word; `None` when the pool is
+    /// dropped.
     fn wait(&self, index: usize, done: u64) -> Option<u64> {
         let open = |order| {
             let word = self.word.load(order);
@@ -221,10 +224,19 @@ impl Drop for Pool {
         self.shared.stop.store(true, Ordering::SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
-            // A worker catches the panics of tasks, so it has none of its own.
-            worker.join().expect("a worker ends cleanly");
+            // Workers catch the panics of tasks, so they do not panic themselves.
+            worker.join().expect("a worker does not panic");
         }
     }
+}
+
+/// The error for a thread that the system does not start, number `thread` of `threads`.
+pub(crate) fn cannot_start(thread: usize, threads: usize, error: &io::Error) -> Error {
+    Error::Exhausted(format!(
+        "cannot start thread {thread} of {threads}: {error}; use fewer threads, or raise the limit \
+         on processes and threads: `ulimit -u`, `TasksMax=` of a systemd unit, or the pids limit of a \
+         container"
+    ))
 }
 
 impl fmt::Debug for Pool {

@@ -1,4 +1,4 @@
-//! One decoder layer and a head with every operation in it, wide enough to be shared by threads.
+//! One decoder layer and an LM head with every operation, wide enough to be shared among threads.
 
 use muse_core::Result;
 use muse_core::contract::{
@@ -14,13 +14,13 @@ const KV_WIDTH: usize = 2 * HEAD_DIM;
 const VOCAB: usize = 3000;
 const EPS: f32 = 1e-5;
 
-/// The most rows of a pass.
+/// The largest number of tokens of a pass.
 pub(crate) const ROWS: usize = 150;
 
 pub(crate) struct Layer {
     cpu: Cpu,
     embedding: Weight,
-    /// q, k, v, gate, output, up, head.
+    /// q, k, v, gate, output, up, LM head.
     weights: [Weight; 7],
     kv: Kv,
     norm: Buf,
@@ -32,11 +32,11 @@ pub(crate) struct Layer {
     v: Buf,
     gate: Buf,
     out: Buf,
-    taps: Buf,
-    scores: Buf,
+    captured_hidden: Buf,
+    logits: Buf,
     sampling: Sampling,
     history: History,
-    picked: Vec<Sampled>,
+    sampled: Vec<Sampled>,
 }
 
 impl Layer {
@@ -84,11 +84,11 @@ impl Layer {
             v: buf(KV_WIDTH)?,
             gate: buf(HIDDEN)?,
             out: buf(HIDDEN)?,
-            taps: buf(2 * HIDDEN)?,
-            scores: buf(VOCAB)?,
+            captured_hidden: buf(2 * HIDDEN)?,
+            logits: buf(VOCAB)?,
             sampling: Sampling::default(),
             history: History::default(),
-            picked: Vec::with_capacity(ROWS),
+            sampled: Vec::with_capacity(ROWS),
             cpu,
         };
         layer.cpu.write(&mut layer.norm, 0, &[1.5; HIDDEN])?;
@@ -96,14 +96,14 @@ impl Layer {
         Ok(layer)
     }
 
-    /// One pass over these tokens at positions from `start` on.
+    /// Runs these tokens at positions from `start`.
     pub(crate) fn run(&mut self, tokens: &[Token], start: u32) -> Result<()> {
         let Self { cpu, embedding, weights, kv, norm, head_norm, x, h, q, k, v, .. } = self;
-        let Self { gate, out, taps, scores, sampling, history, picked, .. } = self;
-        let [wq, wk, wv, wg, wo, w_up, w_head] = &*weights;
+        let Self { gate, out, captured_hidden, logits, sampling, history, sampled, .. } = self;
+        let [wq, wk, wv, wg, wo, w_up, w_lm_head] = &*weights;
         let rows = tokens.len();
-        let pages = BlockTable { full: &[2, 0, 3], window: &[], window_base: 0 };
-        let slices = [SeqSlice { start, len: rows, blocks: pages }];
+        let blocks = BlockTable { full: &[2, 0, 3], window: &[], window_base: 0 };
+        let slices = [SeqSlice { start, len: rows, blocks }];
         let rope = Rope { head_dim: HEAD_DIM, theta: 10_000.0 };
         let mask = Mask::Causal { window: Some(100) };
         let attention =
@@ -125,9 +125,9 @@ impl Layer {
         cpu.silu_mul(gate, rows, h)?;
         cpu.add(x, rows, gate)?;
         let last = [rows as u32 - 1];
-        cpu.copy(x, &last, taps, 0, HIDDEN)?;
-        cpu.linear(x, rows, &mut [(w_head, scores)])?;
-        cpu.scale_softcap(scores, rows, 0.5, Some(20.0))?;
+        cpu.copy(x, &last, captured_hidden, 0, HIDDEN)?;
+        cpu.linear(x, rows, &mut [(w_lm_head, logits)])?;
+        cpu.scale_softcap(logits, rows, 0.5, Some(20.0))?;
         let row = |row| SampleRow {
             row,
             sampling,
@@ -137,15 +137,15 @@ impl Layer {
             position: start + row as u32,
             logprobs: None,
         };
-        picked.clear();
-        cpu.sample(scores, &[row(0), row(rows - 1)], picked)
+        sampled.clear();
+        cpu.sample(logits, &[row(0), row(rows - 1)], sampled)
     }
 
-    /// Scores and tokens of the last pass.
+    /// The logits and the sampled tokens of the last pass.
     pub(crate) fn results(&self, rows: usize) -> (Vec<f32>, Vec<Token>) {
-        let mut scores = vec![0.0; rows * VOCAB];
-        self.cpu.read(&self.scores, 0, &mut scores).expect("read");
-        (scores, self.picked.iter().map(|picked| picked.token).collect())
+        let mut logits = vec![0.0; rows * VOCAB];
+        self.cpu.read(&self.logits, 0, &mut logits).expect("read");
+        (logits, self.sampled.iter().map(|sampled| sampled.token).collect())
     }
 }
 

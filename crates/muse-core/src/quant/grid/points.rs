@@ -1,5 +1,5 @@
-//! The points of the grid formats, packed: eight entries of two bits or four of three, the first
-//! lowest. The numbers are the formats' definition; they follow no rule.
+//! The points of the IQ grids, packed: eight entries of two bits or four of three bits, the first
+//! in the lowest bits. The constants are part of the formats' definition and follow no rule.
 
 /// Points of IQ2_XXS.
 #[rustfmt::skip]

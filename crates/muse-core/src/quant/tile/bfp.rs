@@ -1,15 +1,15 @@
-//! Block floating point: 16 values share the exponent of the largest, each keeping a sign and a
-//! magnitude whose leading bit is explicit. BFP8_B keeps 7 bits of magnitude, BFP4_B 3.
+//! Block floating point: 16 values share the exponent of the largest; each has a sign and a
+//! magnitude with an explicit leading bit. BFP8_B keeps 7 bits of magnitude, BFP4_B 3.
 //!
-//! `value = ± magnitude · 2^(exponent − 127 − (bits − 1))`. Encoding is what Tenstorrent's host
-//! packer does, bit for bit; the packer of the device itself rounds ties otherwise.
+//! `value = ± magnitude · 2^(exponent − 127 − (bits − 1))`. Encoding equals
+//! Tenstorrent's host packer bit for bit; the device's own packer rounds ties differently.
 
 use super::{FACE, VALUES};
 
 /// Values that share an exponent.
 const GROUP: usize = FACE;
-/// Bits of an `f32`'s magnitude, its hidden bit included.
-const WHOLE: u32 = 24;
+/// Bits of the mantissa of an `f32`, the implicit leading bit included.
+const F32_MANTISSA_BITS: u32 = 24;
 
 /// A block floating point format, by the bits of its magnitudes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +20,19 @@ pub struct Bfp {
 impl Bfp {
     /// BFP8_B.
     pub const EIGHT: Self = Self { bits: 7 };
-    /// BFP4_B: two values a byte, the earlier one in the low half.
+    /// BFP4_B: two values per byte, the earlier one in the low half.
     pub const FOUR: Self = Self { bits: 3 };
 
-    /// Bytes of a tile: the exponents of all groups, then the values.
+    /// Bytes of a tile: the exponents of all groups, then signs and magnitudes.
     pub(super) const fn tile_bytes(self) -> usize {
-        VALUES / GROUP + VALUES / self.values_a_byte()
+        VALUES / GROUP + VALUES / self.values_per_byte()
     }
 
-    const fn values_a_byte(self) -> usize {
+    const fn values_per_byte(self) -> usize {
         8 / (self.bits as usize + 1)
     }
 
-    /// Encodes a tile in the order of its faces.
+    /// Encodes a tile; values are in the order of its faces.
     pub(super) fn encode_tile(self, values: &[f32; VALUES], bytes: &mut [u8]) {
         let (exponents, codes) = bytes.split_at_mut(VALUES / GROUP);
         codes.fill(0);
@@ -45,7 +45,7 @@ impl Bfp {
         }
     }
 
-    /// Decodes a tile into the order of its faces.
+    /// Decodes a tile; values are in the order of its faces.
     pub(super) fn decode_tile(self, bytes: &[u8], values: &mut [f32; VALUES]) {
         let (exponents, codes) = bytes.split_at(VALUES / GROUP);
         for (i, value) in values.iter_mut().enumerate() {
@@ -54,7 +54,7 @@ impl Bfp {
         }
     }
 
-    /// Rounds values that share an exponent to what the format holds of them.
+    /// Rounds values that share an exponent to values that the format represents.
     pub fn round(self, group: &mut [f32; GROUP]) {
         let shared = exponent(group);
         for value in group {
@@ -64,8 +64,8 @@ impl Bfp {
 
     /// The byte behind the exponents that holds value `i`, and the bit it begins at.
     const fn position(self, i: usize) -> (usize, usize) {
-        let each = self.values_a_byte();
-        (i / each, i % each * (8 / each))
+        let per_byte = self.values_per_byte();
+        (i / per_byte, i % per_byte * (8 / per_byte))
     }
 
     /// Sign and magnitude of a value under a shared exponent.
@@ -75,9 +75,9 @@ impl Bfp {
         if own == 0 {
             return 0;
         }
-        // What the shift drops is gone before the rounding: 1 too many never becomes a tie.
+        // Bits that the shift to the shared exponent drops do not take part in the rounding.
         let magnitude = (1 << 23 | bits & 0x7f_ffff) >> (u32::from(shared) - own).min(31);
-        let dropped = WHOLE - self.bits;
+        let dropped = F32_MANTISSA_BITS - self.bits;
         let (kept, rest) = (magnitude >> dropped, magnitude & ((1 << dropped) - 1));
         let tie = 1 << (dropped - 1);
         let up = rest > tie || rest == tie && kept & 1 == 1;
@@ -90,14 +90,14 @@ impl Bfp {
     fn value(self, code: u8, shared: u8) -> f32 {
         let magnitude = f32::from(code & ((1 << self.bits) - 1));
         let power = i32::from(shared) - 127 - (self.bits as i32 - 1);
-        // Two factors, for the largest and smallest powers are no normal numbers by themselves.
+        // Two factors, since the largest and smallest powers of two are no normal numbers.
         let half = power / 2;
         let value = magnitude * two_to(half) * two_to(power - half);
         if code >> self.bits & 1 == 1 { -value } else { value }
     }
 }
 
-/// The largest exponent of a group, as its bits say it.
+/// The largest biased exponent of a group.
 fn exponent(group: &[f32; GROUP]) -> u8 {
     group.iter().map(|value| (value.to_bits() >> 23) as u8).max().unwrap_or_default()
 }

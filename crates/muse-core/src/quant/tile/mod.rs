@@ -1,8 +1,9 @@
-//! Tiles of 32 x 32 values as Tenstorrent devices hold them: where a value lies in its tile, the
-//! formats of tiles, and matrices to and from tiles.
+//! Tiles of 32 x 32 values as Tenstorrent devices store them: the order of values in a tile, the
+//! formats of tiles, and conversion of matrices to and from tiles.
 //!
 //! A tile is four faces of 16 x 16 values (upper left, upper right, lower left, lower right), each
-//! row by row. A matrix is its tiles row by row, the last ones filled up with zeros.
+//! row by row. A matrix is its tiles row by row; those at its lower and right edge are padded with
+//! zeros.
 
 mod bfp;
 
@@ -18,13 +19,13 @@ pub const FACE: usize = SIDE / 2;
 /// How the values of a tile are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TileFormat {
-    /// 4 bytes a value.
+    /// 4 bytes per value.
     F32,
-    /// 2 bytes a value.
+    /// 2 bytes per value.
     Bf16,
-    /// A byte a value, 16 values of a face row sharing an exponent.
+    /// A byte per value and an exponent for the 16 values of each face row.
     Bfp8,
-    /// 4 bits a value, 16 values of a face row sharing an exponent.
+    /// 4 bits per value and an exponent for the 16 values of each face row.
     Bfp4,
 }
 
@@ -32,7 +33,7 @@ impl TileFormat {
     /// Every format.
     pub const ALL: &[Self] = &[Self::F32, Self::Bf16, Self::Bfp8, Self::Bfp4];
 
-    /// The name people know it by.
+    /// The format's name, as Tenstorrent's tools print it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "F32",
@@ -42,7 +43,7 @@ impl TileFormat {
         }
     }
 
-    /// How values share exponents, where they do.
+    /// The block floating point format, if it is one.
     pub const fn bfp(self) -> Option<Bfp> {
         match self {
             Self::F32 | Self::Bf16 => None,
@@ -61,7 +62,7 @@ impl TileFormat {
         }
     }
 
-    /// Encodes a tile whose values stand in the order of its faces. BF16 rounds ties to even.
+    /// Encodes a tile; values are in the order of its faces. BF16 rounds ties to even.
     pub fn encode(self, values: &[f32; VALUES], bytes: &mut [u8]) {
         assert_eq!(bytes.len(), self.bytes(), "{} tile", self.name());
         match self {
@@ -72,7 +73,7 @@ impl TileFormat {
         }
     }
 
-    /// Decodes a tile into the order of its faces.
+    /// Decodes a tile; values are in the order of its faces.
     pub fn decode(self, bytes: &[u8], values: &mut [f32; VALUES]) {
         assert_eq!(bytes.len(), self.bytes(), "{} tile", self.name());
         match self {
@@ -88,15 +89,15 @@ impl TileFormat {
         rows.div_ceil(SIDE) * cols.div_ceil(SIDE) * self.bytes()
     }
 
-    /// A matrix `[rows, cols]`, row by row, as encoded tiles.
+    /// Encodes a matrix `[rows, cols]`, given row by row, as tiles.
     pub fn tilize(self, matrix: &[f32], cols: usize) -> Vec<u8> {
         assert!(matrix.len().is_multiple_of(cols), "whole rows of {cols} values");
         let rows = matrix.len() / cols;
         self.tilize_by(rows, cols, |row, col| matrix[row * cols + col])
     }
 
-    /// The transpose of `matrix`, `[rows, cols]` row by row, as encoded tiles: weights are stored
-    /// `[N, K]` and multiplied as `[K, N]`.
+    /// Encodes the transpose of a matrix `[rows, cols]`, given row by row, as tiles: weights are
+    /// stored `[N, K]` and multiplied as `[K, N]`.
     pub fn tilize_transposed(self, matrix: &[f32], cols: usize) -> Vec<u8> {
         assert!(matrix.len().is_multiple_of(cols), "whole rows of {cols} values");
         let rows = matrix.len() / cols;
@@ -105,13 +106,13 @@ impl TileFormat {
 
     fn tilize_by(self, rows: usize, cols: usize, value: impl Fn(usize, usize) -> f32) -> Vec<u8> {
         let mut bytes = vec![0; self.matrix_bytes(rows, cols)];
-        let across = cols.div_ceil(SIDE);
+        let tiles_per_row = cols.div_ceil(SIDE);
         for (tile, bytes) in bytes.chunks_exact_mut(self.bytes()).enumerate() {
-            let (down, right) = (tile / across * SIDE, tile % across * SIDE);
+            let (down, right) = (tile / tiles_per_row * SIDE, tile % tiles_per_row * SIDE);
             let mut values = [0.0; VALUES];
             for row in 0..SIDE.min(rows - down) {
                 for col in 0..SIDE.min(cols - right) {
-                    values[place(row, col)] = value(down + row, right + col);
+                    values[index_in_tile(row, col)] = value(down + row, right + col);
                 }
             }
             self.encode(&values, bytes);
@@ -119,18 +120,18 @@ impl TileFormat {
         bytes
     }
 
-    /// The matrix `[rows, cols]`, row by row, that encoded tiles hold.
+    /// Decodes tiles to the matrix `[rows, cols]`, row by row.
     pub fn untilize(self, tiles: &[u8], rows: usize, cols: usize) -> Vec<f32> {
         assert_eq!(tiles.len(), self.matrix_bytes(rows, cols), "{} tiles", self.name());
         let mut matrix = vec![0.0; rows * cols];
-        let across = cols.div_ceil(SIDE);
+        let tiles_per_row = cols.div_ceil(SIDE);
         let mut values = [0.0; VALUES];
         for (tile, bytes) in tiles.chunks_exact(self.bytes()).enumerate() {
-            let (down, right) = (tile / across * SIDE, tile % across * SIDE);
+            let (down, right) = (tile / tiles_per_row * SIDE, tile % tiles_per_row * SIDE);
             self.decode(bytes, &mut values);
             for row in 0..SIDE.min(rows - down) {
                 for col in 0..SIDE.min(cols - right) {
-                    matrix[(down + row) * cols + right + col] = values[place(row, col)];
+                    matrix[(down + row) * cols + right + col] = values[index_in_tile(row, col)];
                 }
             }
         }
@@ -138,8 +139,8 @@ impl TileFormat {
     }
 }
 
-/// Where the value at `row`, `col` stands in a tile.
-pub const fn place(row: usize, col: usize) -> usize {
+/// Index of the value at `row`, `col` among the values of a tile.
+pub const fn index_in_tile(row: usize, col: usize) -> usize {
     let face = row / FACE * 2 + col / FACE;
     (face * FACE + row % FACE) * FACE + col % FACE
 }
@@ -161,27 +162,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_follow_the_faces() {
+    fn values_are_in_face_order() {
         let found = [(0, 0), (0, 15), (0, 16), (1, 0), (15, 31), (16, 0), (31, 31)];
-        assert_eq!(found.map(|(row, col)| place(row, col)), [0, 15, 256, 16, 511, 512, 1023]);
+        assert_eq!(
+            found.map(|(row, col)| index_in_tile(row, col)),
+            [0, 15, 256, 16, 511, 512, 1023]
+        );
     }
 
     #[test]
-    fn tiles_give_the_matrix_back_whatever_its_shape() {
+    fn untilize_inverts_tilize_for_any_shape() {
         for (rows, cols) in [(1, 1), (32, 32), (33, 31), (5, 100), (70, 64)] {
             let matrix: Vec<f32> = (0..rows * cols).map(|i| i as f32).collect();
             let tiles = TileFormat::F32.tilize(&matrix, cols);
             assert_eq!(TileFormat::F32.untilize(&tiles, rows, cols), matrix, "[{rows}, {cols}]");
-            let turned = TileFormat::F32.tilize_transposed(&matrix, cols);
-            let turned = TileFormat::F32.untilize(&turned, cols, rows);
-            for (i, value) in turned.iter().enumerate() {
+            let transposed = TileFormat::F32.tilize_transposed(&matrix, cols);
+            let transposed = TileFormat::F32.untilize(&transposed, cols, rows);
+            for (i, value) in transposed.iter().enumerate() {
                 assert_eq!(*value, matrix[i % rows * cols + i / rows], "[{cols}, {rows}] at {i}");
             }
         }
     }
 
     #[test]
-    fn what_fills_up_a_tile_is_zero() {
+    fn padding_of_a_tile_is_zero() {
         let tiles = TileFormat::F32.tilize(&[1.0; 33], 33);
         let ones = tiles.as_chunks::<4>().0.iter().filter(|word| **word != [0; 4]).count();
         assert_eq!((tiles.len(), ones), (2 * TileFormat::F32.bytes(), 33));

@@ -1,4 +1,4 @@
-//! 8 lanes of AVX2.
+//! [`Simd`] in AVX2: 8 lanes.
 
 use std::arch::x86_64::*;
 
@@ -12,10 +12,11 @@ use crate::layout::{self, Layout, layout};
 pub(crate) struct Avx2(());
 
 impl Avx2 {
-    /// The proof, inside a function compiled for it.
+    /// Proof that the features are enabled: only functions compiled with them can call this without
+    /// `unsafe`.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(crate) fn here() -> Self {
+    pub(crate) fn enabled() -> Self {
         Self(())
     }
 }
@@ -49,9 +50,9 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn sums(self, vectors: [__m256; 4]) -> [f32; 4] {
+    fn sum_lanes(self, vectors: [__m256; 4]) -> [f32; 4] {
         // SAFETY: `self` proves AVX2.
-        unsafe { sums(vectors) }
+        unsafe { sum_lanes(vectors) }
     }
 
     #[inline(always)]
@@ -61,13 +62,13 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn load_part(self, from: *const f32, n: usize) -> __m256 {
-        let mut whole = [0.0; 8];
+    unsafe fn load_partial(self, from: *const f32, n: usize) -> __m256 {
+        let mut padded = [0.0; 8];
         // SAFETY: the caller vouches for `n < 8` values.
         let part = unsafe { std::slice::from_raw_parts(from, n) };
-        whole[..n].copy_from_slice(part);
-        // SAFETY: `whole` has 8 values.
-        unsafe { self.load(whole.as_ptr()) }
+        padded[..n].copy_from_slice(part);
+        // SAFETY: `padded` has 8 values.
+        unsafe { self.load(padded.as_ptr()) }
     }
 
     #[inline(always)]
@@ -77,13 +78,13 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn store_part(self, to: *mut f32, vector: __m256, n: usize) {
-        let mut whole = [0.0; 8];
-        // SAFETY: `whole` has room for 8 values.
-        unsafe { self.store(whole.as_mut_ptr(), vector) };
+    unsafe fn store_partial(self, to: *mut f32, vector: __m256, n: usize) {
+        let mut padded = [0.0; 8];
+        // SAFETY: `padded` has room for 8 values.
+        unsafe { self.store(padded.as_mut_ptr(), vector) };
         // SAFETY: the caller vouches for `n < 8` values.
         let part = unsafe { std::slice::from_raw_parts_mut(to, n) };
-        part.copy_from_slice(&whole[..n]);
+        part.copy_from_slice(&padded[..n]);
     }
 
     #[inline(always)]
@@ -93,22 +94,27 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn decode_part<const LAYOUT: u8>(self, row: *const u8, at: usize, n: usize) -> __m256 {
+    unsafe fn decode_partial<const LAYOUT: u8>(
+        self,
+        row: *const u8,
+        at: usize,
+        n: usize,
+    ) -> __m256 {
         let width = layout::<LAYOUT>().format().block_bytes();
         // SAFETY: the caller vouches for `n` values at `at`.
         let row = unsafe { std::slice::from_raw_parts(row.wrapping_add(at * width), n * width) };
-        let mut whole = [0.0; 8];
-        for (i, value) in whole[..n].iter_mut().enumerate() {
+        let mut padded = [0.0; 8];
+        for (i, value) in padded[..n].iter_mut().enumerate() {
             *value = layout::value::<LAYOUT>(row, i);
         }
-        // SAFETY: `whole` has 8 values.
-        unsafe { self.load(whole.as_ptr()) }
+        // SAFETY: `padded` has 8 values.
+        unsafe { self.load(padded.as_ptr()) }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn sums(vectors: [__m256; 4]) -> [f32; 4] {
+fn sum_lanes(vectors: [__m256; 4]) -> [f32; 4] {
     let quarters = |v| _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
     let [a, b, c, d] = vectors;
     let (ab, cd) = (_mm_hadd_ps(quarters(a), quarters(b)), _mm_hadd_ps(quarters(c), quarters(d)));

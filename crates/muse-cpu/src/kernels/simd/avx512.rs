@@ -1,4 +1,4 @@
-//! 16 lanes of AVX-512.
+//! [`Simd`] in AVX-512: 16 lanes.
 
 use std::arch::x86_64::*;
 
@@ -12,10 +12,11 @@ use crate::layout::{Layout, layout};
 pub(crate) struct Avx512(());
 
 impl Avx512 {
-    /// The proof, inside a function compiled for it.
+    /// Proof that the features are enabled: only functions compiled with them can call this without
+    /// `unsafe`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-    pub(crate) fn here() -> Self {
+    pub(crate) fn enabled() -> Self {
         Self(())
     }
 }
@@ -49,9 +50,9 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn sums(self, vectors: [__m512; 4]) -> [f32; 4] {
+    fn sum_lanes(self, vectors: [__m512; 4]) -> [f32; 4] {
         // SAFETY: `self` proves AVX-512.
-        unsafe { sums(vectors) }
+        unsafe { sum_lanes(vectors) }
     }
 
     #[inline(always)]
@@ -61,9 +62,9 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn load_part(self, from: *const f32, n: usize) -> __m512 {
+    unsafe fn load_partial(self, from: *const f32, n: usize) -> __m512 {
         // SAFETY: only the lanes of the mask are read, for which the caller vouches.
-        unsafe { _mm512_maskz_loadu_ps(first(n), from) }
+        unsafe { _mm512_maskz_loadu_ps(lanes_below(n), from) }
     }
 
     #[inline(always)]
@@ -73,9 +74,9 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn store_part(self, to: *mut f32, vector: __m512, n: usize) {
+    unsafe fn store_partial(self, to: *mut f32, vector: __m512, n: usize) {
         // SAFETY: only the lanes of the mask are written, for which the caller vouches.
-        unsafe { _mm512_mask_storeu_ps(to, first(n), vector) }
+        unsafe { _mm512_mask_storeu_ps(to, lanes_below(n), vector) }
     }
 
     #[inline(always)]
@@ -85,19 +86,25 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn decode_part<const LAYOUT: u8>(self, row: *const u8, at: usize, n: usize) -> __m512 {
+    unsafe fn decode_partial<const LAYOUT: u8>(
+        self,
+        row: *const u8,
+        at: usize,
+        n: usize,
+    ) -> __m512 {
         // SAFETY: the caller vouches for the bytes; `self` proves AVX-512.
-        unsafe { decode_part::<LAYOUT>(row, at, n) }
+        unsafe { decode_partial::<LAYOUT>(row, at, n) }
     }
 }
 
-fn first(n: usize) -> __mmask16 {
+/// The mask of the first `n` lanes.
+fn lanes_below(n: usize) -> __mmask16 {
     (1 << n) - 1
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-fn sums(vectors: [__m512; 4]) -> [f32; 4] {
+fn sum_lanes(vectors: [__m512; 4]) -> [f32; 4] {
     let quarters = |v| {
         let half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
         _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half))
@@ -143,24 +150,24 @@ unsafe fn decode<const LAYOUT: u8>(row: *const u8, at: usize) -> __m512 {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-unsafe fn decode_part<const LAYOUT: u8>(row: *const u8, at: usize, n: usize) -> __m512 {
+unsafe fn decode_partial<const LAYOUT: u8>(row: *const u8, at: usize, n: usize) -> __m512 {
     let values = row.wrapping_add(at * layout::<LAYOUT>().format().block_bytes());
     match layout::<LAYOUT>() {
         Layout::F32 => {
             // SAFETY: the caller vouches for the `n` values of the mask.
-            unsafe { _mm512_maskz_loadu_ps(first(n), values.cast()) }
+            unsafe { _mm512_maskz_loadu_ps(lanes_below(n), values.cast()) }
         }
         Layout::F16 => {
             // SAFETY: as above.
-            let raw = unsafe { _mm256_maskz_loadu_epi16(first(n), values.cast()) };
+            let raw = unsafe { _mm256_maskz_loadu_epi16(lanes_below(n), values.cast()) };
             _mm512_cvtph_ps(raw)
         }
         Layout::Bf16 => {
             // SAFETY: as above.
-            let raw = unsafe { _mm256_maskz_loadu_epi16(first(n), values.cast()) };
+            let raw = unsafe { _mm256_maskz_loadu_epi16(lanes_below(n), values.cast()) };
             widen_bf16(raw)
         }
-        Layout::Q8_0 => unreachable!("blocks of 32 have no part of a vector"),
+        Layout::Q8_0 => unreachable!("quant blocks of 32 are whole vectors"),
     }
 }
 
@@ -170,19 +177,19 @@ fn widen_bf16(raw: __m256i) -> __m512 {
     _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(raw)))
 }
 
-/// 64 bytes from `at` on.
+/// Loads 64 bytes from byte `at`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(crate) fn vector(bytes: &[u8], at: usize) -> __m512i {
-    let bytes: &[u8; 64] = bytes[at..at + 64].try_into().expect("a vector");
+pub(crate) fn load_vector(bytes: &[u8], at: usize) -> __m512i {
+    let bytes: &[u8; 64] = bytes[at..at + 64].try_into().expect("64 bytes");
     // SAFETY: 64 bytes are there.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
-/// The bytes as pairs of BF16.
+/// Reinterprets the bytes as 16 pairs of BF16.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
-pub(crate) fn pairs(vector: __m512i) -> __m512bh {
+pub(crate) fn as_bf16_pairs(vector: __m512i) -> __m512bh {
     // SAFETY: both are 64 bytes of which every pattern is a value.
     unsafe { std::mem::transmute(vector) }
 }

@@ -1,4 +1,4 @@
-//! 4 lanes of Advanced SIMD.
+//! [`Simd`] in NEON (Advanced SIMD): 4 lanes.
 
 use std::arch::aarch64::*;
 
@@ -12,10 +12,11 @@ use crate::layout::{self, Layout, layout};
 pub(crate) struct Neon(());
 
 impl Neon {
-    /// The proof, inside a function compiled for it.
+    /// Proof that the features are enabled: only functions compiled with them can call this without
+    /// `unsafe`.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn here() -> Self {
+    pub(crate) fn enabled() -> Self {
         Self(())
     }
 }
@@ -48,7 +49,7 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
-    fn sums(self, vectors: [float32x4_t; 4]) -> [f32; 4] {
+    fn sum_lanes(self, vectors: [float32x4_t; 4]) -> [f32; 4] {
         // SAFETY: `self` proves Advanced SIMD.
         vectors.map(|v| unsafe { vaddvq_f32(v) })
     }
@@ -60,13 +61,13 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
-    unsafe fn load_part(self, from: *const f32, n: usize) -> float32x4_t {
-        let mut whole = [0.0; 4];
+    unsafe fn load_partial(self, from: *const f32, n: usize) -> float32x4_t {
+        let mut padded = [0.0; 4];
         // SAFETY: the caller vouches for `n < 4` values.
         let part = unsafe { std::slice::from_raw_parts(from, n) };
-        whole[..n].copy_from_slice(part);
-        // SAFETY: `whole` has 4 values.
-        unsafe { self.load(whole.as_ptr()) }
+        padded[..n].copy_from_slice(part);
+        // SAFETY: `padded` has 4 values.
+        unsafe { self.load(padded.as_ptr()) }
     }
 
     #[inline(always)]
@@ -76,13 +77,13 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
-    unsafe fn store_part(self, to: *mut f32, vector: float32x4_t, n: usize) {
-        let mut whole = [0.0; 4];
-        // SAFETY: `whole` has room for 4 values.
-        unsafe { self.store(whole.as_mut_ptr(), vector) };
+    unsafe fn store_partial(self, to: *mut f32, vector: float32x4_t, n: usize) {
+        let mut padded = [0.0; 4];
+        // SAFETY: `padded` has room for 4 values.
+        unsafe { self.store(padded.as_mut_ptr(), vector) };
         // SAFETY: the caller vouches for `n < 4` values.
         let part = unsafe { std::slice::from_raw_parts_mut(to, n) };
-        part.copy_from_slice(&whole[..n]);
+        part.copy_from_slice(&padded[..n]);
     }
 
     #[inline(always)]
@@ -92,7 +93,7 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
-    unsafe fn decode_part<const LAYOUT: u8>(
+    unsafe fn decode_partial<const LAYOUT: u8>(
         self,
         row: *const u8,
         at: usize,
@@ -101,12 +102,12 @@ impl Simd for Neon {
         let width = layout::<LAYOUT>().format().block_bytes();
         // SAFETY: the caller vouches for `n` values at `at`.
         let row = unsafe { std::slice::from_raw_parts(row.wrapping_add(at * width), n * width) };
-        let mut whole = [0.0; 4];
-        for (i, value) in whole[..n].iter_mut().enumerate() {
+        let mut padded = [0.0; 4];
+        for (i, value) in padded[..n].iter_mut().enumerate() {
             *value = layout::value::<LAYOUT>(row, i);
         }
-        // SAFETY: `whole` has 4 values.
-        unsafe { self.load(whole.as_ptr()) }
+        // SAFETY: `padded` has 4 values.
+        unsafe { self.load(padded.as_ptr()) }
     }
 }
 
@@ -119,7 +120,7 @@ unsafe fn decode<const LAYOUT: u8>(row: *const u8, at: usize) -> float32x4_t {
             unsafe { vld1q_f32(row.cast::<f32>().wrapping_add(at)) }
         }
         Layout::F16 => {
-            // The conversion instruction's intrinsic is not stable: by hand.
+            // The intrinsic for the conversion instruction is not stable.
             // SAFETY: as above, of 2 bytes each.
             let raw = unsafe { row.cast::<[[u8; 2]; 4]>().wrapping_byte_add(2 * at).read() };
             let values = raw.map(|bytes| half::f16::from_le_bytes(bytes).to_f32());

@@ -1,71 +1,79 @@
-//! `vdpbf16ps`: two chains a row, since one would wait for itself.
+//! The BF16 gemm with `vdpbf16ps`: two accumulators per row, since one would be limited by the
+//! latency of the instruction.
 
 use std::arch::x86_64::*;
 
-use super::PAIR;
-use crate::kernels::simd::avx512::{pairs, vector};
-use crate::quant::PANEL;
-use crate::quant::rows::avx512::{Next, ahead};
+use super::VECTOR;
+use crate::kernels::simd::avx512::{as_bf16_pairs, load_vector};
+use crate::quant::PANEL_ROWS;
+use crate::quant::gemm::avx512::{Prefetcher, prefetch_ahead};
 
-/// Runs only where `kernels` was given proof of the instruction set.
-pub(super) fn rows(panel: &[u8], k: usize, x: &[i32], next: &[u8], out: &mut [[f32; PANEL]]) {
-    // SAFETY: `kernels` hands this function out for a detected instruction set only.
+/// `super::kernels` returns it only for an [`crate::Isa`] with BF16 dot products.
+pub(super) fn gemm(panel: &[u8], k: usize, x: &[i32], next: &[u8], out: &mut [[f32; PANEL_ROWS]]) {
+    // SAFETY: only `kernels` names this function, for a detected instruction set that has the
+    // features.
     unsafe { compiled(panel, k, x, next, out) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
-fn compiled(panel: &[u8], k: usize, x: &[i32], next: &[u8], out: &mut [[f32; PANEL]]) {
-    let width = k.div_ceil(2);
+fn compiled(panel: &[u8], k: usize, x: &[i32], next: &[u8], out: &mut [[f32; PANEL_ROWS]]) {
+    let vectors = k.div_ceil(2);
     match out.len() {
-        8 if next.is_empty() => tile::<8, false>(panel, width, x, next, out),
-        8 => tile::<8, true>(panel, width, x, next, out),
-        4 => tile::<4, false>(panel, width, x, next, out),
-        2 => tile::<2, false>(panel, width, x, next, out),
-        1 => tile::<1, false>(panel, width, x, next, out),
+        8 if next.is_empty() => tile::<8, false>(panel, vectors, x, next, out),
+        8 => tile::<8, true>(panel, vectors, x, next, out),
+        4 => tile::<4, false>(panel, vectors, x, next, out),
+        2 => tile::<2, false>(panel, vectors, x, next, out),
+        1 => tile::<1, false>(panel, vectors, x, next, out),
         rows => unreachable!("a tile of {rows} rows"),
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
-// Iterators over rows are not unrolled, and sums would lie in memory.
+// The compiler does not unroll iterators over rows, and sums would be in memory.
 #[allow(clippy::needless_range_loop)]
 fn tile<const R: usize, const NEXT: bool>(
     panel: &[u8],
-    width: usize,
+    vectors: usize,
     x: &[i32],
     next: &[u8],
-    out: &mut [[f32; PANEL]],
+    out: &mut [[f32; PANEL_ROWS]],
 ) {
-    let mut next = Next::new(next, (width / 2).max(1));
-    let panel = &panel[..width * PAIR];
-    assert_eq!(x.len(), R * width, "a tile of {R} rows");
+    let mut next = Prefetcher::new(next, (vectors / 2).max(1));
+    let panel = &panel[..vectors * VECTOR];
+    assert_eq!(x.len(), R * vectors, "a tile of {R} rows");
     let start = x.as_ptr();
-    // SAFETY: the assertion above found `R` rows of `width` words. Below `r < R`, and a panel of
-    // `width` vectors has `width / 2` blocks of two, so that `2 i + 1 < width`.
+    // SAFETY: the assertion above checked that there are `R` rows of `vectors` words. Below `r <
+    // R`, and there are `vectors / 2` pairs of vectors, so that `2 i + 1 < vectors`.
     let word = |r: usize, at: usize| unsafe { start.wrapping_add(at * R + r).read() };
     let (mut even, mut odd) = ([_mm512_setzero_ps(); R], [_mm512_setzero_ps(); R]);
-    let blocks = panel.chunks_exact(2 * PAIR);
-    let rest = blocks.remainder();
-    for (i, block) in blocks.enumerate() {
+    let pairs = panel.chunks_exact(2 * VECTOR);
+    let rest = pairs.remainder();
+    for (i, pair) in pairs.enumerate() {
         if NEXT {
-            next.ask();
+            next.prefetch();
         } else {
-            ahead::<R>(block);
+            prefetch_ahead::<R>(pair);
         }
-        let w = pairs(vector(block, 0));
+        let w = as_bf16_pairs(load_vector(pair, 0));
         for r in 0..R {
-            even[r] = _mm512_dpbf16_ps(even[r], w, pairs(_mm512_set1_epi32(word(r, 2 * i))));
+            even[r] =
+                _mm512_dpbf16_ps(even[r], w, as_bf16_pairs(_mm512_set1_epi32(word(r, 2 * i))));
         }
-        let w = pairs(vector(block, PAIR));
+        let w = as_bf16_pairs(load_vector(pair, VECTOR));
         for r in 0..R {
-            odd[r] = _mm512_dpbf16_ps(odd[r], w, pairs(_mm512_set1_epi32(word(r, 2 * i + 1))));
+            odd[r] =
+                _mm512_dpbf16_ps(odd[r], w, as_bf16_pairs(_mm512_set1_epi32(word(r, 2 * i + 1))));
         }
     }
     if !rest.is_empty() {
-        let w = pairs(vector(rest, 0));
+        let w = as_bf16_pairs(load_vector(rest, 0));
         for r in 0..R {
-            even[r] = _mm512_dpbf16_ps(even[r], w, pairs(_mm512_set1_epi32(word(r, width - 1))));
+            even[r] = _mm512_dpbf16_ps(
+                even[r],
+                w,
+                as_bf16_pairs(_mm512_set1_epi32(word(r, vectors - 1))),
+            );
         }
     }
     for (out, (even, odd)) in out.iter_mut().zip(even.into_iter().zip(odd)) {

@@ -1,15 +1,16 @@
-//! IQ4_NL in vectors.
+//! Packed IQ4_NL in AVX-512.
 
 use std::arch::x86_64::*;
 
-use super::{Iq4Nl, SCALES, level};
-use crate::quant::rows::avx512::{self as rows, Numbers, Vectors, halves};
+use super::{Iq4Nl, SCALES, codebook_value};
+use crate::quant::layout::BlockVectors;
+use crate::quant::panel::avx512::{QuantVectors, halves, lookup_nibbles};
 
-impl Vectors for Iq4Nl {
+impl BlockVectors for Iq4Nl {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn number_vectors(block: &[u8], _: usize) -> Numbers {
-        levels(block, 0)
+    unsafe fn quant_vectors(block: &[u8], _: usize) -> QuantVectors {
+        codebook_values(block, 0)
     }
 
     #[inline]
@@ -19,9 +20,9 @@ impl Vectors for Iq4Nl {
     }
 }
 
-/// Levels of the indices in 4 vectors from `at` on.
+/// See [`super::codebook_values`]; from byte `at`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(in crate::quant) fn levels(block: &[u8], at: usize) -> Numbers {
-    rows::levels(block, at, &std::array::from_fn(|index| level(index as u8)))
+pub(in crate::quant) fn codebook_values(block: &[u8], at: usize) -> QuantVectors {
+    lookup_nibbles(block, at, &std::array::from_fn(|index| codebook_value(index as u8)))
 }

@@ -1,24 +1,25 @@
-//! IQ4_NL: 4 vectors of indices a block, then 16 scales; an index becomes its level, 128 added.
+//! Packed IQ4_NL: 4 vectors of codebook indices per block, then 16 scales. Quants are the codebook
+//! values, with 128 added.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
 
-use muse_core::quant::iq4_nl::LEVELS;
+use muse_core::quant::iq4_nl::CODEBOOK;
 use muse_core::quant::{Format, iq4_nl};
 
-use super::panel::Numbers;
-use super::{PANEL, Packing, panel};
+use super::layout::PackedLayout;
+use super::panel::{self, PANEL_ROWS, Quants};
 
-/// Where the scales are in a packed block.
+/// Offset of the scales in a packed block.
 const SCALES: usize = 256;
 
 pub(super) struct Iq4Nl;
 
-impl Packing for Iq4Nl {
+impl PackedLayout for Iq4Nl {
     const FORMAT: Format = Format::Iq4Nl;
     const GROUP: usize = 32;
     const OFFSET: i32 = 128;
-    const BYTES: usize = PANEL * iq4_nl::BYTES;
+    const BYTES: usize = PANEL_ROWS * iq4_nl::BYTES;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
         panel::put_nibbles(out, lane, &std::array::from_fn(|k| iq4_nl::index(block, k)));
@@ -26,27 +27,27 @@ impl Packing for Iq4Nl {
     }
 
     #[inline(always)]
-    fn numbers(block: &[u8], _: usize) -> Numbers {
-        levels(block)
+    fn quants(block: &[u8], _: usize) -> Quants {
+        codebook_values(block)
     }
 
     #[inline(always)]
-    fn scales(block: &[u8], _: usize) -> [[f32; PANEL]; 2] {
-        [panel::halves(&block[SCALES..]), [0.0; PANEL]]
+    fn scales(block: &[u8], _: usize) -> [[f32; PANEL_ROWS]; 2] {
+        [panel::halves(&block[SCALES..]), [0.0; PANEL_ROWS]]
     }
 }
 
-/// The level of an index, 128 added.
-fn level(index: u8) -> u8 {
-    LEVELS[usize::from(index)] as u8 ^ 0x80
+/// The codebook value of an index, with 128 added.
+fn codebook_value(index: u8) -> u8 {
+    CODEBOOK[usize::from(index)] as u8 ^ 0x80
 }
 
-/// Levels of the indices in 4 vectors.
+/// The codebook values of the indices in 4 vectors.
 #[inline(always)]
-pub(super) fn levels(from: &[u8]) -> Numbers {
-    let mut numbers = panel::nibbles(from);
-    for number in numbers.as_flattened_mut() {
-        *number = level(*number);
+pub(super) fn codebook_values(from: &[u8]) -> Quants {
+    let mut quants = panel::nibbles(from);
+    for quant in quants.as_flattened_mut() {
+        *quant = codebook_value(*quant);
     }
-    numbers
+    quants
 }

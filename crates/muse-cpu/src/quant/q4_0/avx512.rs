@@ -1,14 +1,15 @@
-//! Q4_0 in vectors.
+//! Packed Q4_0 in AVX-512.
 
 use std::arch::x86_64::*;
 
 use super::{Q4_0, SCALES};
-use crate::quant::rows::avx512::{Numbers, Vectors, halves, nibbles};
+use crate::quant::layout::BlockVectors;
+use crate::quant::panel::avx512::{QuantVectors, halves, nibbles};
 
-impl Vectors for Q4_0 {
+impl BlockVectors for Q4_0 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn number_vectors(block: &[u8], _: usize) -> Numbers {
+    unsafe fn quant_vectors(block: &[u8], _: usize) -> QuantVectors {
         nibbles(block, 0)
     }
 

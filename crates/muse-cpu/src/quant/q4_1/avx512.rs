@@ -1,15 +1,15 @@
-//! Q4_1 in vectors.
+//! Packed Q4_1 in AVX-512.
 
 use std::arch::x86_64::*;
 
 use super::{MINIMUMS, Q4_1, SCALES};
-use crate::quant::Of;
-use crate::quant::rows::avx512::{Numbers, Vectors, halves, nibbles};
+use crate::quant::layout::{BlockVectors, GroupParam};
+use crate::quant::panel::avx512::{QuantVectors, halves, nibbles};
 
-impl Vectors for Q4_1 {
+impl BlockVectors for Q4_1 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn number_vectors(block: &[u8], _: usize) -> Numbers {
+    unsafe fn quant_vectors(block: &[u8], _: usize) -> QuantVectors {
         nibbles(block, 0)
     }
 
@@ -21,7 +21,7 @@ impl Vectors for Q4_1 {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unit_vector(block: &[u8], _: Of) -> __m512 {
+    unsafe fn block_factor_vector(block: &[u8], _: GroupParam) -> __m512 {
         _mm512_xor_ps(halves(block, MINIMUMS), _mm512_set1_ps(-0.0))
     }
 }

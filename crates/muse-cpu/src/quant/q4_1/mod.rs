@@ -1,44 +1,45 @@
-//! Q4_1: 4 vectors of nibbles a block, then 16 scales and 16 minimums, which the file adds.
+//! Packed Q4_1: 4 vectors of nibbles per block, then 16 scales and 16 minimums. The format adds
+//! minimums, so they are negated when they are read.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
 use muse_core::quant::{Format, q4_1};
 
-use super::panel::Numbers;
-use super::{Of, PANEL, Packing, panel};
+use super::layout::{GroupParam, PackedLayout};
+use super::panel::{self, PANEL_ROWS, Quants};
 
-/// Where the scales and the minimums are in a packed block.
+/// Offsets of the scales and of the minimums in a packed block.
 const SCALES: usize = 256;
 const MINIMUMS: usize = SCALES + 32;
 
 pub(super) struct Q4_1;
 
-impl Packing for Q4_1 {
+impl PackedLayout for Q4_1 {
     const FORMAT: Format = Format::Q4_1;
     const GROUP: usize = 32;
     const OFFSET: i32 = 0;
-    const MINIMUMS: bool = true;
-    const BYTES: usize = PANEL * q4_1::BYTES;
+    const HAS_MINIMUMS: bool = true;
+    const BYTES: usize = PANEL_ROWS * q4_1::BYTES;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
-        panel::put_nibbles(out, lane, &std::array::from_fn(|k| q4_1::number(block, k)));
+        panel::put_nibbles(out, lane, &std::array::from_fn(|k| q4_1::quant(block, k)));
         panel::put_half(&mut out[SCALES..], lane, block);
         panel::put_half(&mut out[MINIMUMS..], lane, &block[2..]);
     }
 
     #[inline(always)]
-    fn numbers(block: &[u8], _: usize) -> Numbers {
+    fn quants(block: &[u8], _: usize) -> Quants {
         panel::nibbles(block)
     }
 
     #[inline(always)]
-    fn scales(block: &[u8], _: usize) -> [[f32; PANEL]; 2] {
-        [panel::halves(&block[SCALES..]), [0.0; PANEL]]
+    fn scales(block: &[u8], _: usize) -> [[f32; PANEL_ROWS]; 2] {
+        [panel::halves(&block[SCALES..]), [0.0; PANEL_ROWS]]
     }
 
     #[inline(always)]
-    fn unit(block: &[u8], _: Of) -> [f32; PANEL] {
+    fn block_factor(block: &[u8], _: GroupParam) -> [f32; PANEL_ROWS] {
         panel::halves(&block[MINIMUMS..]).map(|minimum| -minimum)
     }
 }

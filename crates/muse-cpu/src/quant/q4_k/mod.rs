@@ -1,89 +1,90 @@
-//! Q4_K: for each of 8 groups 4 vectors of nibbles; then the scales and minimums of the groups as
-//! words of the rows, the four low bits of all scales in one, of all minimums in another, the two
-//! high bits of both in a third; then 16 scales of scales and 16 of minimums.
+//! Packed Q4_K: 4 vectors of nibbles for each of 8 groups; then, for each row, a word of the four
+//! low bits of all scales, a word of those of all minimums and a word of the two high bits of both;
+//! then 16 factors of scales (`d`) and 16 of minimums (`dmin`).
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
 
 use muse_core::quant::{Format, q4_k};
 
-use super::panel::Numbers;
-use super::{Of, PANEL, Packing, panel};
+use super::layout::{GroupParam, PackedLayout};
+use super::panel::{self, PANEL_ROWS, Quants};
 
-/// Bytes of a group's numbers.
-const NUMBERS: usize = 256;
-/// Where the scales are in a packed block.
-const SCALES: usize = 8 * NUMBERS;
-/// Where the words with four low bits are, those of scales and of minimums, and that with the two
-/// high bits of all; numbers of even groups lie below those of odd ones, so that a mask takes out a
-/// pair.
+/// Bytes of the quants of a group.
+const QUANTS_BYTES: usize = 256;
+/// Offset of the scales and minimums in a packed block; the offsets below count from here.
+const SCALES: usize = 8 * QUANTS_BYTES;
+/// Offsets of the words of four low bits, of scales and of minimums, and of the word of two high
+/// bits of both. Even groups are in the low half of a word and odd groups in the high half, so that
+/// a mask extracts a pair.
 const LOW: [usize; 2] = [0, 64];
 const HIGH: usize = 128;
-/// Where the high bits of scales and of minimums begin in their word.
+/// The bit at which the high bits of scales and of minimums begin.
 const HIGH_BITS: [usize; 2] = [8, 0];
-const UNITS: [usize; 2] = [HIGH + 64, HIGH + 64 + 32];
+/// Offsets of the factors of scales and of minimums.
+const FACTORS: [usize; 2] = [HIGH + 64, HIGH + 64 + 32];
 
 pub(super) struct Q4K;
 
-impl Packing for Q4K {
+impl PackedLayout for Q4K {
     const FORMAT: Format = Format::Q4K;
     const GROUP: usize = 32;
     const OFFSET: i32 = 0;
-    const WHOLE: bool = true;
-    const MINIMUMS: bool = true;
-    const BYTES: usize = PANEL * q4_k::BYTES;
+    const INTEGER_SCALES: bool = true;
+    const HAS_MINIMUMS: bool = true;
+    const BYTES: usize = PANEL_ROWS * q4_k::BYTES;
 
     fn pack(block: &[u8], lane: usize, out: &mut [u8]) {
         for group in 0..8 {
-            let number = |k| q4_k::nibble_of_groups(&block[16..], 32 * group + k);
-            panel::put_nibbles(&mut out[NUMBERS * group..], lane, &std::array::from_fn(number));
+            let quant = |k| q4_k::nibble_of_groups(&block[16..], 32 * group + k);
+            panel::put_nibbles(&mut out[QUANTS_BYTES * group..], lane, &std::array::from_fn(quant));
         }
         put_scales(block, lane, &mut out[SCALES..]);
     }
 
     #[inline(always)]
-    fn numbers(block: &[u8], step: usize) -> Numbers {
-        panel::nibbles(&block[NUMBERS * step..])
+    fn quants(block: &[u8], step: usize) -> Quants {
+        panel::nibbles(&block[QUANTS_BYTES * step..])
     }
 
     #[inline(always)]
-    fn pair(block: &[u8], of: Of, pair: usize) -> [u32; PANEL] {
-        pair_of(&block[SCALES..], of, pair)
+    fn integer_pair(block: &[u8], param: GroupParam, pair: usize) -> [u32; PANEL_ROWS] {
+        integer_pair_of(&block[SCALES..], param, pair)
     }
 
     #[inline(always)]
-    fn unit(block: &[u8], of: Of) -> [f32; PANEL] {
-        unit_of(&block[SCALES..], of)
+    fn block_factor(block: &[u8], param: GroupParam) -> [f32; PANEL_ROWS] {
+        factor_of(&block[SCALES..], param)
     }
 }
 
-/// Lays out the first 16 bytes of a block of the file: scales of scales, scales, minimums.
+/// Writes the first 16 bytes of a quant block of the file: `d`, `dmin`, scales and minimums.
 pub(super) fn put_scales(block: &[u8], lane: usize, out: &mut [u8]) {
     for group in 0..8 {
         let (scale, minimum) = q4_k::scale_minimum(&block[4..16], group);
         let (pair, half) = (group / 2, 16 * (group % 2));
-        for (of, number) in [scale, minimum].map(u32::from).into_iter().enumerate() {
-            panel::put_word(&mut out[LOW[of]..], lane, (number & 15) << (half + 4 * pair));
-            let high = number >> 4 << (half + HIGH_BITS[of] + 2 * pair);
+        for (param, integer) in [scale, minimum].map(u32::from).into_iter().enumerate() {
+            panel::put_word(&mut out[LOW[param]..], lane, (integer & 15) << (half + 4 * pair));
+            let high = integer >> 4 << (half + HIGH_BITS[param] + 2 * pair);
             panel::put_word(&mut out[HIGH..], lane, high);
         }
     }
-    panel::put_half(&mut out[UNITS[0]..], lane, &block[..2]);
-    panel::put_half(&mut out[UNITS[1]..], lane, &block[2..]);
+    panel::put_half(&mut out[FACTORS[0]..], lane, &block[..2]);
+    panel::put_half(&mut out[FACTORS[1]..], lane, &block[2..]);
 }
 
-/// Multiples of two groups as they were put.
+/// Reads the scales or the minimums of two groups.
 #[inline(always)]
-pub(super) fn pair_of(from: &[u8], of: Of, pair: usize) -> [u32; PANEL] {
-    let (low, high) = (panel::words(&from[LOW[of as usize]..]), panel::words(&from[HIGH..]));
+pub(super) fn integer_pair_of(from: &[u8], param: GroupParam, pair: usize) -> [u32; PANEL_ROWS] {
+    let (low, high) = (panel::words(&from[LOW[param as usize]..]), panel::words(&from[HIGH..]));
     std::array::from_fn(|lane| {
         let low = low[lane] >> (4 * pair) & 0x000f_000f;
-        low | (high[lane] >> (HIGH_BITS[of as usize] + 2 * pair) & 0x0003_0003) << 4
+        low | (high[lane] >> (HIGH_BITS[param as usize] + 2 * pair) & 0x0003_0003) << 4
     })
 }
 
-/// What they count in.
+/// Reads the factor of the scales or of the minimums.
 #[inline(always)]
-pub(super) fn unit_of(from: &[u8], of: Of) -> [f32; PANEL] {
-    panel::halves(&from[UNITS[of as usize]..])
+pub(super) fn factor_of(from: &[u8], param: GroupParam) -> [f32; PANEL_ROWS] {
+    panel::halves(&from[FACTORS[param as usize]..])
 }

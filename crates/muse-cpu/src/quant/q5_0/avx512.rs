@@ -1,15 +1,16 @@
-//! Q5_0 in vectors.
+//! Packed Q5_0 in AVX-512.
 
 use std::arch::x86_64::*;
 
 use super::{FIFTH, Q5_0, SCALES};
-use crate::quant::rows::avx512::{Numbers, Vectors, halves, nibbles};
+use crate::quant::layout::BlockVectors;
+use crate::quant::panel::avx512::{QuantVectors, halves, nibbles};
 
-impl Vectors for Q5_0 {
+impl BlockVectors for Q5_0 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn number_vectors(block: &[u8], _: usize) -> Numbers {
-        numbers(block)
+    unsafe fn quant_vectors(block: &[u8], _: usize) -> QuantVectors {
+        five_bits(block)
     }
 
     #[inline]
@@ -19,14 +20,14 @@ impl Vectors for Q5_0 {
     }
 }
 
-/// Five-bit numbers at the beginning of `block`.
+/// See [`super::five_bits`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(in crate::quant) fn numbers(block: &[u8]) -> Numbers {
-    let mut numbers = nibbles(block, 0);
-    for (number, fifth) in numbers.iter_mut().zip(block[FIFTH..].as_chunks::<8>().0) {
+pub(in crate::quant) fn five_bits(block: &[u8]) -> QuantVectors {
+    let mut quants = nibbles(block, 0);
+    for (quant, fifth) in quants.iter_mut().zip(block[FIFTH..].as_chunks::<8>().0) {
         let fifth = u64::from_le_bytes(*fifth);
-        *number = _mm512_mask_add_epi8(*number, fifth, *number, _mm512_set1_epi8(16));
+        *quant = _mm512_mask_add_epi8(*quant, fifth, *quant, _mm512_set1_epi8(16));
     }
-    numbers
+    quants
 }

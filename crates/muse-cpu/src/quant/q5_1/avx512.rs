@@ -1,17 +1,17 @@
-//! Q5_1 in vectors.
+//! Packed Q5_1 in AVX-512.
 
 use std::arch::x86_64::*;
 
 use super::{MINIMUMS, Q5_1, SCALES};
-use crate::quant::Of;
-use crate::quant::q5_0::avx512::numbers;
-use crate::quant::rows::avx512::{Numbers, Vectors, halves};
+use crate::quant::layout::{BlockVectors, GroupParam};
+use crate::quant::panel::avx512::{QuantVectors, halves};
+use crate::quant::q5_0::avx512::five_bits;
 
-impl Vectors for Q5_1 {
+impl BlockVectors for Q5_1 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn number_vectors(block: &[u8], _: usize) -> Numbers {
-        numbers(block)
+    unsafe fn quant_vectors(block: &[u8], _: usize) -> QuantVectors {
+        five_bits(block)
     }
 
     #[inline]
@@ -22,7 +22,7 @@ impl Vectors for Q5_1 {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unit_vector(block: &[u8], _: Of) -> __m512 {
+    unsafe fn block_factor_vector(block: &[u8], _: GroupParam) -> __m512 {
         _mm512_xor_ps(halves(block, MINIMUMS), _mm512_set1_ps(-0.0))
     }
 }

@@ -1,0 +1,22 @@
+//! The weighted sum of V in AVX-512: tiles of 4 rows by 64 columns; the sums take 16 of 32
+//! registers.
+
+use crate::kernels::simd::avx512::Avx512;
+
+/// `super::select` returns it only for an [`crate::Isa`] that has these features.
+pub(super) fn weighted_v_sum<const LAYOUT: u8>(
+    p: &[f32],
+    v: &[u8],
+    n: usize,
+    rescale: &[f32],
+    out: &mut [f32],
+) {
+    // SAFETY: only `select` names this function, for a detected instruction set that has the
+    // features.
+    unsafe { compiled::<LAYOUT>(p, v, n, rescale, out) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn compiled<const LAYOUT: u8>(p: &[f32], v: &[u8], n: usize, rescale: &[f32], out: &mut [f32]) {
+    super::tile::weighted_v_sum::<_, LAYOUT, 4>(Avx512::enabled(), p, v, n, rescale, out);
+}
