@@ -7,7 +7,7 @@ use std::sync::mpsc;
 
 use muse_core::contract::{Done, Event, FinishReason, Request, Sampling, Segment, Token};
 use muse_serve::App;
-use muse_serve::wire::{self, LoadOptions};
+use muse_serve::runtime::{self, LoadOptions};
 use muse_testkit::golden_dir;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn main() {
 
 fn load(max_draft: Option<u32>) -> App {
     let options = LoadOptions { threads: Some(1), max_draft, ..LoadOptions::default() };
-    let loaded = wire::load(&options, &mut |_, _, _| {}).expect("the embedded model");
+    let loaded = runtime::load(&options, &mut |_, _, _| {}).expect("the embedded model");
     loaded.start(Arc::new(|error| panic!("{error}"))).expect("an engine")
 }
 

@@ -11,13 +11,14 @@ use clap::{Args, ValueEnum};
 use muse_core::contract::KvType;
 use muse_core::model::BfpPolicy;
 use muse_serve::ServeOptions;
-use muse_serve::wire::{BACKENDS, LoadOptions};
+use muse_serve::runtime::backends::Backends;
+use muse_serve::runtime::{KvDiskOptions, LoadOptions};
 use serde::Deserialize;
 
-/// Bytes of spilled KV blocks when nobody says otherwise.
-const SPILL_BYTES: u64 = 8 << 30;
+/// The most bytes of KV blocks on disk, unless a setting changes it.
+const KV_DISK_BYTES: u64 = 8 << 30;
 
-/// Milliseconds between tokens when nobody says otherwise.
+/// Milliseconds between tokens of an answer, unless a setting changes it.
 const TARGET_ITL_MS: u64 = 500;
 
 /// The file that holds what flags and variables leave open.
@@ -72,14 +73,14 @@ pub(crate) struct ModelFlags {
     /// Run without the drafter
     #[arg(long, conflicts_with_all = ["draft", "max_draft"], env = "MUSE_NO_DRAFT")]
     no_draft: bool,
-    /// Folder that keeps KV blocks of the K/V cache that must make way, over restarts too
-    #[arg(long, value_name = "DIR", env = "MUSE_KV_SPILL")]
-    kv_spill: Option<PathBuf>,
-    /// The most bytes that folder may take [default: 8 GiB]
-    #[arg(long, value_name = "BYTES", requires = "kv_spill", env = "MUSE_KV_SPILL_BYTES")]
-    kv_spill_bytes: Option<u64>,
+    /// Folder for KV blocks that are evicted from the cache; reused after a restart
+    #[arg(long, value_name = "DIR", env = "MUSE_KV_DISK")]
+    kv_disk: Option<PathBuf>,
+    /// The most bytes of that folder [default: 8 GiB]
+    #[arg(long, value_name = "BYTES", requires = "kv_disk", env = "MUSE_KV_DISK_BYTES")]
+    kv_disk_bytes: Option<u64>,
     /// Device to run on [default: cpu]
-    #[arg(long, value_name = "NAME", env = "MUSE_BACKEND", value_parser = BACKENDS.to_vec())]
+    #[arg(long, value_name = "NAME", env = "MUSE_BACKEND", value_parser = Backends::default().names())]
     backend: Option<String>,
 }
 
@@ -97,9 +98,9 @@ pub(crate) struct ServeFlags {
     /// How long running requests may take to finish when the server is told to stop [default: 30]
     #[arg(long, value_name = "SECONDS", env = "MUSE_DRAIN", allow_negative_numbers = true)]
     drain: Option<u64>,
-    /// Milliseconds between the tokens of an answer that prompts of others should not exceed; by
-    /// measured time they are read in smaller pieces [default: 500]
-    #[arg(long, value_name = "MS", env = "MUSE_TOKEN_GAP")]
+    /// Milliseconds between tokens of an answer to aim for while other prompts are read: prefill
+    /// chunks shrink to keep it [default: 500]
+    #[arg(long, value_name = "MS", env = "MUSE_TARGET_ITL")]
     target_itl: Option<u64>,
     /// What to log, such as info or muse_serve=debug [default: info]
     #[arg(long, value_name = "FILTER", env = "MUSE_LOG")]
@@ -111,7 +112,7 @@ pub(crate) struct ServeFlags {
 pub(crate) struct Serving {
     /// Where and how to serve.
     pub(crate) options: ServeOptions,
-    /// Time between tokens that prompts of others should not exceed.
+    /// Time between tokens of an answer to aim for while other prompts are read.
     pub(crate) target_itl: Duration,
     /// Filter of the log.
     pub(crate) log: String,
@@ -163,16 +164,17 @@ impl ConfigFile {
             draft,
             mmproj,
             chat_template: flags.chat_template.or(file.chat_template),
-            kv: flags.kv.or(file.kv).map_or(KvType::default(), Kv::kind),
-            weights: flags.weights.or(file.weights).map(Rounding::mix),
+            kv: flags.kv.or(file.kv).map_or(KvType::default(), Kv::kv_type),
+            weights: flags.weights.or(file.weights).map(Rounding::policy),
             context: flags.context.or(file.context),
             parallel: flags.parallel.or(file.parallel),
             threads: flags.threads.or(file.threads),
             exact: flags.exact || file.exact,
             max_draft: if no_draft { Some(0) } else { flags.max_draft.or(file.max_draft) },
             backend: flags.backend.or(file.backend),
-            spill: flags.kv_spill.or(file.kv_spill).map(|folder| {
-                (folder, flags.kv_spill_bytes.or(file.kv_spill_bytes).unwrap_or(SPILL_BYTES))
+            kv_disk: flags.kv_disk.or(file.kv_disk).map(|folder| {
+                let max_bytes = flags.kv_disk_bytes.or(file.kv_disk_bytes);
+                KvDiskOptions { folder, max_bytes: max_bytes.unwrap_or(KV_DISK_BYTES) }
             }),
             ..LoadOptions::default()
         })
@@ -199,7 +201,7 @@ impl ConfigFile {
 }
 
 impl Kv {
-    fn kind(self) -> KvType {
+    fn kv_type(self) -> KvType {
         match self {
             Self::F32 => KvType::F32,
             Self::Bf16 => KvType::Bf16,
@@ -210,7 +212,7 @@ impl Kv {
 }
 
 impl Rounding {
-    fn mix(self) -> BfpPolicy {
+    fn policy(self) -> BfpPolicy {
         match self {
             Self::Bfp8 => BfpPolicy::Bfp8,
             Self::Bfp4 => BfpPolicy::Bfp4,

@@ -1,15 +1,15 @@
 //! The inference server for Muse-Glimmer: gRPC, HTTP and the `muse` command.
 //!
-//! The only crate that joins the others, and the only one that speaks a network protocol. [`wire`]
+//! The only crate that joins the others, and the only one that speaks a network protocol. [`runtime`]
 //! loads a model into an [`App`], a [`Server`] answers for it until it is told to stop:
 //!
 //! ```no_run
 //! # use std::sync::Arc;
-//! use muse_serve::wire::{self, LoadOptions};
+//! use muse_serve::runtime::{self, LoadOptions};
 //! use muse_serve::{ServeOptions, Server};
 //!
 //! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
-//! let loaded = wire::load(&LoadOptions::default(), &mut |_, _, _| {})?; // The embedded muse-nano.
+//! let loaded = runtime::load(&LoadOptions::default(), &mut |_, _, _| {})?; // The embedded muse-nano.
 //! let app = loaded.start(Arc::new(|error| eprintln!("the engine stopped: {error}")))?;
 //! let server = Server::bind(Arc::new(app), ServeOptions::default()).await?;
 //! println!("gRPC on {}, HTTP on {}", server.grpc_addr(), server.http_addr());
@@ -23,11 +23,11 @@
 mod app;
 pub mod grpc;
 mod http;
+mod kv_disk;
+pub mod runtime;
 mod server;
 pub mod service;
-mod spill;
 mod status;
-pub mod wire;
 
 pub use app::{App, ModelCard};
 pub use server::{ServeOptions, Server};

@@ -40,7 +40,7 @@ pub(super) fn run(command: ChatCommand) -> Result<ExitCode> {
         Some(url) => runtime.block_on(Link::server(url))?,
         None => {
             let loaded = load(&command.config.model(&command.model)?)?;
-            if loaded.tokenizer.is_none() {
+            if loaded.tokenizer().is_none() {
                 bail!("the checkpoint has no tokenizer; use `muse generate --ids`");
             }
             Link::here(Arc::new(loaded.start(on_failure())?))

@@ -10,7 +10,7 @@ use muse_core::contract::{Token, Tokenizer};
 use muse_proto::v1::generate_service_server::GenerateService;
 use muse_proto::v1::{self, generate_response::Event};
 use muse_serve::grpc::Generate;
-use muse_serve::wire::{LoadOptions, Loaded};
+use muse_serve::runtime::{LoadOptions, Loaded};
 use muse_weights::NewFile;
 use serde_json::json;
 use tokio_stream::StreamExt;
@@ -31,7 +31,7 @@ pub(super) fn run(command: &GenerateCommand) -> Result<ExitCode> {
     let file = file.transpose()?;
     let options = LoadOptions { logits: file.is_some(), ..command.config.model(&command.model)? };
     let mut loaded = load(&options)?;
-    let tokenizer = loaded.tokenizer.clone();
+    let tokenizer = loaded.tokenizer().cloned();
     let prompt = prompt(command, tokenizer.as_deref())?;
     if let Some(file) = file {
         write_logits(&mut loaded, &prompt, file).context("the file of --logits")?;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use args::{Cli, Command};
-use muse_serve::wire::{self, LoadOptions, Loaded, OnFailure};
+use muse_serve::runtime::{self, LoadOptions, Loaded, OnFailure};
 use terminal::Progress;
 
 /// Runs the command line. Whatever goes wrong is one line on standard error.
@@ -47,7 +47,7 @@ pub(crate) fn run() -> ExitCode {
 fn load(options: &LoadOptions) -> Result<Loaded> {
     let mut progress = Progress::new();
     let mut show = |what: &str, done, total| progress.show(what, done as u64, total as u64);
-    let loaded = wire::load(options, &mut show)?;
+    let loaded = runtime::load(options, &mut show)?;
     progress.clear();
     if loaded.plan.cut_from.is_some() {
         eprintln!("note: {}", loaded.plan);

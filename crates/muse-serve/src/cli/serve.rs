@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use muse_serve::Server;
-use muse_serve::wire::LoadOptions;
+use muse_serve::runtime::LoadOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;

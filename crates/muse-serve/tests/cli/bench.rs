@@ -35,9 +35,9 @@ fn a_record_has_every_measure_with_its_samples() {
         assert_eq!(measure["accepted_drafts_per_verify"].is_number(), drafted, "{measure}");
     }
     assert_eq!((&record["threads"], &record["formats"][0][0]), (&json!(1), &json!("BF16")));
-    for ceiling in ["read_bytes", "int8_operations", "bf16_operations", "f32_operations"] {
-        let most = record["ceilings"][format!("{ceiling}_per_second")].as_f64();
-        assert!(most > Some(1e8), "{ceiling}: {most:?}");
+    for limit in ["read_bytes", "int8_operations", "bf16_operations", "f32_operations"] {
+        let found = record["roofline"][format!("{limit}_per_second")].as_f64();
+        assert!(found > Some(1e8), "{limit}: {found:?}");
     }
     assert_eq!((&record["exact"], &record["weights"]), (&json!(false), &Value::Null));
     // Matrices of bf16: two bytes read and two operations a weight.

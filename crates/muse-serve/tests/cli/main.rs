@@ -4,10 +4,10 @@
 mod bench;
 mod chat;
 mod generate;
+mod kv_disk;
 mod quantize;
 mod refusals;
 mod serve;
-mod spill;
 mod template;
 mod tools;
 

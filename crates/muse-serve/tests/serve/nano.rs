@@ -12,7 +12,7 @@ use muse_proto::v1::{
     ChatRequest, Conversation, GenerateRequest, Message, ReasoningStrength, RenderPromptRequest,
     Role, Tool, ToolCall, Usage,
 };
-use muse_serve::wire::{LoadOptions, load};
+use muse_serve::runtime::{LoadOptions, load};
 use serde_json::{Value, json};
 
 use crate::client::{channel, http, message, responses, told};

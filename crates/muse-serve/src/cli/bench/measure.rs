@@ -7,7 +7,8 @@ use anyhow::{Result, bail};
 use muse_core::contract::{LogitsRequest, Token};
 use muse_core::hash::hash64;
 use muse_serve::App;
-use muse_serve::wire::{Ceilings, LoadOptions, Loaded, Work};
+use muse_serve::runtime::backends::Backends;
+use muse_serve::runtime::{LoadOptions, Loaded, PassWork, Roofline};
 
 use super::completion::{Ask, Completion};
 use super::machine;
@@ -17,15 +18,15 @@ use crate::cli::args::BenchCommand;
 use crate::cli::terminal::{Progress, Screen};
 use crate::cli::{load, on_failure};
 
-/// Time for each ceiling, before and again after the model was measured.
-const CEILING: Duration = Duration::from_millis(300);
+/// Time to measure each limit of the device, before and again after the model was measured.
+const ROOFLINE_TIME: Duration = Duration::from_millis(300);
 const PAGE: u32 = muse_core::contract::KV_BLOCK_SIZE as u32;
 
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     let options = options(command)?;
     let threads = options.threads.unwrap_or_else(machine::cores);
-    let ceilings = || Ceilings::measure(options.backend.as_deref(), threads, CEILING);
-    let before = ceilings()?;
+    let measure = || Backends::default().measure_roofline(&options, ROOFLINE_TIME);
+    let before = measure()?;
     let load_average = machine::load_average();
     let began = Instant::now();
     let mut loaded = load(&options)?;
@@ -45,7 +46,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
         load_time,
         resident,
         load_average: [load_average, machine::load_average()],
-        ceilings: before.or(ceilings()?),
+        roofline: before.max(measure()?),
         lines,
     };
     let text = if command.json { format!("{}\n", record.json()) } else { record.to_string() };
@@ -78,8 +79,9 @@ fn tokens(count: u32, vocab: u32) -> Vec<Token> {
 /// Prompts and verifies, in turn, so that what disturbs one disturbs all.
 fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
     let vocab = loaded.card.vocab;
-    let mut passes = loaded.passes()?;
-    let (most_rows, most_scored) = passes.limits();
+    let mut runner = loaded.model_runner()?;
+    let limits = runner.limits();
+    let (most_rows, most_scored) = (limits.max_num_batched_tokens, limits.max_logits_rows);
     let prompts = command.prompt.iter().map(|&rows| Measure::Prompt { rows: rows as usize });
     // The last row of one row is all of them.
     let verifies = command.rows.iter().flat_map(|&rows| {
@@ -100,15 +102,15 @@ fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
         for (measure, samples) in measures.iter().zip(&mut samples) {
             let mut time = Duration::ZERO;
             let prompt = &tokens[..measure.rows()];
-            passes.restart()?;
+            runner.reset()?;
             // Rows that a pass cannot take at once go one chunk after the other.
             for (i, chunk) in prompt.chunks(most_rows).enumerate() {
                 let last = (i + 1) * most_rows >= prompt.len();
                 let began = Instant::now();
-                passes.pass(chunk, if last { measure.logits() } else { LogitsRequest::None })?;
+                runner.forward(chunk, if last { measure.logits() } else { LogitsRequest::None })?;
                 time += began.elapsed();
                 if !last {
-                    passes.keep(chunk);
+                    runner.commit(chunk);
                 }
             }
             if repeat > 0 {
@@ -155,10 +157,10 @@ fn decode(command: &BenchCommand, app: &App) -> Result<Vec<Line>> {
 }
 
 /// What a measure takes at least.
-pub(super) fn least(measure: &Measure, work: &Work, most: &Ceilings) -> Option<Duration> {
+pub(super) fn least(measure: &Measure, work: &PassWork, roofline: &Roofline) -> Option<Duration> {
     match *measure {
         Measure::Decode { drafted: true, .. } => None,
-        Measure::Decode { tokens, .. } => Some(work.least(1, 1, most) * tokens as u32),
-        _ => Some(work.least(measure.rows(), measure.scored(), most)),
+        Measure::Decode { tokens, .. } => Some(work.min_time(1, 1, roofline) * tokens as u32),
+        _ => Some(work.min_time(measure.rows(), measure.scored(), roofline)),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use muse_core::contract::LogitsRequest;
 use muse_core::model::BfpPolicy;
 use muse_serve::ModelCard;
-use muse_serve::wire::{Ceilings, MemoryPlan, Work};
+use muse_serve::runtime::{MemoryPlan, PassWork, Roofline};
 use serde_json::{Value, json};
 
 use super::measure::least;
@@ -92,7 +92,7 @@ impl Line {
 
     /// The least time over the median.
     fn share(&self, record: &Record) -> Option<f64> {
-        let least = least(&self.measure, &record.work, &record.ceilings)?;
+        let least = least(&self.measure, &record.work, &record.roofline)?;
         Some(least.as_secs_f64() / self.seconds.median())
     }
 }
@@ -105,19 +105,19 @@ pub(super) struct Record {
     /// What matrices were rounded to.
     pub(super) weights: Option<BfpPolicy>,
     pub(super) plan: MemoryPlan,
-    pub(super) work: Work,
+    pub(super) work: PassWork,
     pub(super) load_time: Duration,
     pub(super) resident: Option<u64>,
     /// Before and after.
     pub(super) load_average: [Option<f64>; 2],
-    pub(super) ceilings: Ceilings,
+    pub(super) roofline: Roofline,
     pub(super) lines: Vec<Line>,
 }
 
 impl Record {
     /// The record that scripts read.
     pub(super) fn json(&self) -> Value {
-        let Self { card, plan, work, ceilings, .. } = self;
+        let Self { card, plan, work, roofline, .. } = self;
         let kv = plan.full_kv + plan.window_kv + plan.drafter_kv;
         json!({
             "record": "muse-bench 1",
@@ -139,16 +139,16 @@ impl Record {
                 "weight_bytes": plan.weights,
                 "kv_bytes": kv,
             },
-            "ceilings": {
-                "read_bytes_per_second": ceilings.read,
-                "int8_operations_per_second": ceilings.int8,
-                "bf16_operations_per_second": ceilings.bf16,
-                "f32_operations_per_second": ceilings.f32,
+            "roofline": {
+                "read_bytes_per_second": roofline.read,
+                "int8_operations_per_second": roofline.int8,
+                "bf16_operations_per_second": roofline.bf16,
+                "f32_operations_per_second": roofline.f32,
             },
             "work": {
-                "bytes_a_pass": work.body.bytes + work.head.bytes,
-                "operations_a_row": work.body.operations(),
-                "operations_a_scored_row": work.head.operations(),
+                "bytes_a_pass": work.layers.bytes + work.lm_head.bytes,
+                "operations_a_row": work.layers.operations(),
+                "operations_a_scored_row": work.lm_head.operations(),
             },
             "definitions": {
                 "prompt/N": "N rows into an empty cache, the last one scored; tokens_per_second is N over the time",
@@ -178,7 +178,7 @@ impl Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { card, ceilings, work, .. } = self;
+        let Self { card, roofline, work, .. } = self;
         let formats: Vec<String> = card
             .formats
             .iter()
@@ -197,13 +197,13 @@ impl fmt::Display for Record {
         )?;
         writeln!(
             f,
-            "ceilings: {:.1} GB/s read; {:.0} int8, {:.0} bf16, {:.0} f32 Gop/s; a pass reads \
+            "roofline: {:.1} GB/s read; {:.0} int8, {:.0} bf16, {:.0} f32 Gop/s; a pass reads \
              {:.3} GB",
-            ceilings.read / 1e9,
-            ceilings.int8 / 1e9,
-            ceilings.bf16 / 1e9,
-            ceilings.f32 / 1e9,
-            (work.body.bytes + work.head.bytes) as f64 / 1e9,
+            roofline.read / 1e9,
+            roofline.int8 / 1e9,
+            roofline.bf16 / 1e9,
+            roofline.f32 / 1e9,
+            (work.layers.bytes + work.lm_head.bytes) as f64 / 1e9,
         )?;
         writeln!(f, "\n{:<32} {:>10} {:>21}  of ceiling", "", "tokens/s", "least to most")?;
         for line in &self.lines {

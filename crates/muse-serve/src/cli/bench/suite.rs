@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use muse_core::contract::{Conversation, FinishReason, Message, Part, Token};
 use muse_serve::App;
+use muse_serve::runtime::{ContentHashes, LoadOptions};
 use muse_serve::service::{Gate, Service};
-use muse_serve::wire::{ContentHashes, LoadOptions};
 use sha2::{Digest, Sha256};
 
 use super::completion::{Ask, Completion};
@@ -32,11 +32,12 @@ const WARM_UP: u32 = 8;
 
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     let options = command.config.model(&command.model)?;
-    if options.spill.is_some() {
-        bail!("the suite runs with an empty cache; leave out --kv-spill");
+    if options.kv_disk.is_some() {
+        bail!("the suite runs with an empty cache; leave out --kv-disk");
     }
     let context = options.context.or(Some(CONTEXT));
-    let options = LoadOptions { context, default_max_parallel: 1, cold: true, ..options };
+    let options =
+        LoadOptions { context, default_max_parallel: 1, no_prefix_caching: true, ..options };
     let hashes = ContentHashes::of(&options)?;
     let load_average = machine::load_average();
     let loaded = load(&options)?;

@@ -6,7 +6,7 @@ use muse_core::contract::KvType;
 use muse_core::hash::hash64;
 use muse_core::model::BfpPolicy;
 use muse_serve::ModelCard;
-use muse_serve::wire::ContentHashes;
+use muse_serve::runtime::ContentHashes;
 use serde_json::{Value, json};
 
 use super::machine;

@@ -1,4 +1,4 @@
-//! `--kv-spill`: what one run read, the next one need not.
+//! `--kv-disk`: what one run read, the next one need not.
 
 use super::*;
 
@@ -9,8 +9,8 @@ fn the_next_run_finds_the_prompt_and_says_the_same() {
     let ids = list(&golden["prompt_ids"]);
     let run = |extra: &[&str]| {
         let args = ["generate", "--greedy", "--json", "--ids", &ids];
-        let spill = ["--kv-spill", path(folder.path())];
-        let done = muse(&[&args[..], &spill, extra].concat()).json();
+        let disk = ["--kv-disk", path(folder.path())];
+        let done = muse(&[&args[..], &disk, extra].concat()).json();
         assert_eq!(done["ids"], golden["f32"]["ids"], "{extra:?}");
         done["usage"]["cached_tokens"].as_u64().expect("a number")
     };

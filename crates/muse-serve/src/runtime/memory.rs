@@ -1,4 +1,5 @@
-//! How much memory a model gets: KV blocks of the cache, rows of a pass, and what they come to.
+//! Plans memory: how many KV blocks the cache gets, how large the buffers of a pass are, and what
+//! both take beside the weights.
 
 use std::fmt;
 
@@ -7,34 +8,34 @@ use muse_core::contract::{
     ModelSizes, TensorInfo, TextSpec, WeightSource,
 };
 use muse_core::engine::EngineOptions;
-use muse_core::model::ModelFootprint;
 use muse_core::{Error, Result};
-use muse_dflash::DflashFootprint;
 use muse_kv::{Pool, PoolOptions};
 
 use super::LoadOptions;
+use super::model_card::text_tensors;
+use super::models::Footprints;
 
-/// Prompt rows of a step, and so the most rows of a pass.
-const STEP_ROWS: usize = 2048;
-/// Rows that [`super::Loaded::logits`] logits at a time.
-const LOGITS_ROWS: usize = 64;
-/// Share of the free memory that is planned with; the rest is for everything else.
+/// The most tokens of a step, unless the context is shorter.
+const MAX_NUM_BATCHED_TOKENS: usize = 2048;
+/// Positions whose logits [`super::Loaded::logits`] computes at a time.
+const PROMPT_LOGITS_ROWS: usize = 64;
+/// Share of the free memory that is planned with; the rest is left to other allocations.
 const MEMORY_SHARE: f64 = 0.9;
-/// The context is not cut below this for want of memory.
-const LEAST_CONTEXT: u32 = 4096;
+/// A context that no flag sets is not shortened below this for lack of memory.
+const MIN_CONTEXT: u32 = 4096;
 
 /// How much memory a model takes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryPlan {
     /// Weights as the device holds them, the drafter's included, in bytes.
     pub weights: u64,
-    /// K and V of the layers that see everything, in bytes.
+    /// K and V of the full-attention layers, in bytes.
     pub full_kv: u64,
-    /// K and V of sliding layers, in bytes.
+    /// K and V of the sliding-window layers, in bytes.
     pub window_kv: u64,
     /// K and V of the drafter, in bytes.
     pub drafter_kv: u64,
-    /// Buffers of a pass, logits and what is known of the cache's KV blocks, in bytes.
+    /// Buffers of a pass, logits and the pool's records of KV blocks, in bytes.
     pub scratch: u64,
     /// How K and V are stored.
     pub kv: KvType,
@@ -42,7 +43,7 @@ pub struct MemoryPlan {
     pub context: u32,
     /// Sequences of full length that fit.
     pub parallel: usize,
-    /// Positions the checkpoint allows, when memory holds fewer.
+    /// Positions that the checkpoint allows, when memory holds fewer.
     pub cut_from: Option<u32>,
 }
 
@@ -51,8 +52,8 @@ impl fmt::Display for MemoryPlan {
         let kv = self.full_kv + self.window_kv + self.drafter_kv;
         write!(
             f,
-            "weights {}; K/V cache {} as {} for {} x {} positions ({} in layers that see all, {} \
-             in sliding layers, {} in the drafter); scratch {}",
+            "weights {}; K/V cache {} as {} for {} x {} positions ({} in full-attention \
+             layers, {} in sliding-window layers, {} in the drafter); scratch {}",
             Bytes(self.weights),
             Bytes(kv),
             format!("{:?}", self.kv).to_lowercase(),
@@ -86,43 +87,40 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The sizes that everything is built with.
+/// The sizes that model, drafter, KV pool and engine are built with.
 pub(super) struct Sizes {
     pub(super) pool: PoolOptions,
     pub(super) engine: EngineOptions,
     pub(super) plan: MemoryPlan,
-    rows: usize,
-    logits: usize,
+    max_num_batched_tokens: usize,
+    max_logits_rows: usize,
 }
 
-/// What the cache of one sequence needs, by its length.
-struct Demand {
-    /// Without KV blocks.
+/// What the KV cache of one sequence takes, by its length.
+struct SequenceDemand {
+    /// With no KV blocks yet.
     pool: PoolOptions,
-    /// Tokens of a draft block, which may reach past the last position.
+    /// Positions of a draft block, which may reach past the last position of the context.
     draft_block: u32,
+    /// Bytes of a KV block in the model's layers.
     target: BlockBytes,
+    /// Bytes of a KV block in the drafter's layers.
     drafter: BlockBytes,
 }
 
-impl Demand {
-    fn new(
-        target: &dyn Footprint,
-        drafter: Option<&dyn Footprint>,
-        draft_block: usize,
-        kv: KvType,
-        rows: usize,
-    ) -> Self {
-        let reach = drafter.map_or(0, Footprint::window_reach).max(target.window_reach());
+impl SequenceDemand {
+    fn new(footprints: &Footprints<'_>, kv: KvType, max_step_tokens: usize) -> Self {
+        let Footprints { target, drafter, draft_block } = footprints;
+        let drafter_reach = drafter.as_ref().map_or(0, |drafter| drafter.window_reach());
         Self {
             pool: PoolOptions {
-                window_reach: reach,
-                max_step_tokens: rows as u32,
+                window_reach: target.window_reach().max(drafter_reach),
+                max_step_tokens: max_step_tokens as u32,
                 ..PoolOptions::default()
             },
-            draft_block: draft_block as u32,
+            draft_block: *draft_block as u32,
             target: target.block_bytes(kv),
-            drafter: drafter.map_or(BlockBytes::default(), |drafter| drafter.block_bytes(kv)),
+            drafter: drafter.as_ref().map_or_else(Default::default, |d| d.block_bytes(kv)),
         }
     }
 
@@ -130,7 +128,7 @@ impl Demand {
         Pool::new(self.pool).worst_case(context.saturating_add(self.draft_block))
     }
 
-    /// What one sequence takes: K and V, and what is known of its KV blocks.
+    /// Bytes of one sequence: K and V, and the pool's records of its KV blocks.
     fn bytes(&self, context: u32) -> u64 {
         let blocks = self.blocks(context);
         let full = self.target.full + self.drafter.full + muse_kv::BYTES_PER_BLOCK;
@@ -140,11 +138,11 @@ impl Demand {
 }
 
 impl Sizes {
-    /// Fits the cache into the memory that is free.
+    /// Fits the KV cache into the memory that is free.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a size that the checkpoint does not allow, [`Error::Exhausted`] when
-    /// memory cannot hold what was asked for, or nothing of use.
+    /// memory cannot hold what was asked for, or not even [`MIN_CONTEXT`] positions.
     pub(super) fn fit(
         backend: &impl Backend,
         text: &TextSpec,
@@ -153,7 +151,7 @@ impl Sizes {
         options: &LoadOptions,
     ) -> Result<Self> {
         let sources = [Some(source), drafter].into_iter().flatten();
-        let weights = sources.map(|source| held(backend, source)).sum();
+        let weights = sources.map(|source| loaded_bytes(backend, source)).sum();
         let spec = drafter.and_then(|drafter| drafter.spec().drafter.as_ref());
         Self::fit_into(backend.free_memory()?, weights, text, spec, options)
     }
@@ -165,36 +163,33 @@ impl Sizes {
         spec: Option<&DrafterSpec>,
         options: &LoadOptions,
     ) -> Result<Self> {
-        let most = u32::try_from(text.max_positions).unwrap_or(u32::MAX);
-        check(options, most)?;
-        let wanted = options.context.unwrap_or(most);
-        let block = spec.map_or(1, |spec| spec.draft_block.max(1));
-        let rows = STEP_ROWS.min(wanted as usize).max(block);
-        let captured_layers = spec.map_or(0, |spec| spec.target_layers.len());
-        let target = ModelFootprint { spec: text, captured_layers };
-        let drafter = spec.map(|spec| DflashFootprint { spec, vocab: text.vocab });
-        let drafter = drafter.as_ref().map(|drafter| drafter as &dyn Footprint);
-        let draft_block = spec.map_or(0, |spec| spec.draft_block);
-        let demand = Demand::new(&target, drafter, draft_block, options.kv, rows);
+        let max = u32::try_from(text.max_positions).unwrap_or(u32::MAX);
+        check(options, max)?;
+        let wanted = options.context.unwrap_or(max);
+        let footprints = Footprints::new(text, spec);
+        let block = footprints.draft_block.max(1);
+        let max_tokens = MAX_NUM_BATCHED_TOKENS.min(wanted as usize).max(block);
+        let demand = SequenceDemand::new(&footprints, options.kv, max_tokens);
 
         let max_num_seqs = options.default_max_parallel.max(options.parallel.unwrap_or(1)).max(1);
-        let least_scores = if options.logits { LOGITS_ROWS } else { 1 };
+        let min_logits = if options.logits { PROMPT_LOGITS_ROWS } else { 1 };
         let mut sizes = Self {
-            rows,
-            logits: (max_num_seqs * block).max(least_scores),
+            max_num_batched_tokens: max_tokens,
+            max_logits_rows: (max_num_seqs * block).max(min_logits),
             pool: demand.pool,
             engine: EngineOptions {
                 max_num_seqs,
-                max_num_batched_tokens: rows,
+                max_num_batched_tokens: max_tokens,
                 target_itl: options.target_itl,
-                max_draft: options.max_draft.map_or(usize::MAX, |most| most as usize),
+                max_draft: options.max_draft.map_or(usize::MAX, |max| max as usize),
                 adapt_draft: options.max_draft.is_none(),
                 ..EngineOptions::default()
             },
             plan: MemoryPlan { weights, kv: options.kv, ..MemoryPlan::default() },
         };
-        let scratch = |of: &dyn Footprint| of.scratch_bytes(&sizes.model()) as u64;
-        sizes.plan.scratch = scratch(&target) + drafter.map_or(0, scratch);
+        let scratch_bytes = |of: &dyn Footprint| of.scratch_bytes(&sizes.model()) as u64;
+        let drafter = footprints.drafter.as_deref().map_or(0, scratch_bytes);
+        sizes.plan.scratch = scratch_bytes(&*footprints.target) + drafter;
         let context = sizes.fit_cache(free, &demand, options, wanted)?;
         sizes.engine.max_positions = context;
         sizes.plan.context = context;
@@ -202,11 +197,11 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// Gives the cache what memory is left. Returns the positions of a sequence.
+    /// Gives the KV cache the memory that is left. Returns the positions of a sequence.
     fn fit_cache(
         &mut self,
         free: Option<u64>,
-        demand: &Demand,
+        demand: &SequenceDemand,
         options: &LoadOptions,
         wanted: u32,
     ) -> Result<u32> {
@@ -237,7 +232,7 @@ impl Sizes {
         let blocks = demand.blocks(context);
         let (full, window) = (blocks.full * parallel, blocks.window * parallel);
         self.pool = PoolOptions { blocks: BlockCount { full, window }, ..self.pool };
-        let Demand { target, drafter, .. } = demand;
+        let SequenceDemand { target, drafter, .. } = demand;
         self.plan = MemoryPlan {
             full_kv: (target.full * full) as u64,
             window_kv: (target.window * window) as u64,
@@ -249,24 +244,25 @@ impl Sizes {
         Ok(context)
     }
 
+    /// What model and drafter are built with.
     pub(super) fn model(&self) -> ModelSizes {
         ModelSizes {
             kv: self.plan.kv,
             blocks: self.pool.blocks,
             max_num_seqs: self.engine.max_num_seqs,
-            max_num_batched_tokens: self.rows,
-            max_logits_rows: self.logits,
+            max_num_batched_tokens: self.max_num_batched_tokens,
+            max_logits_rows: self.max_logits_rows,
         }
     }
 }
 
-fn check(options: &LoadOptions, most: u32) -> Result<()> {
-    // A KV block is the least that a cache holds.
-    let least = most.min(KV_BLOCK_SIZE as u32);
+fn check(options: &LoadOptions, max: u32) -> Result<()> {
+    // A KV cache holds at least one KV block.
+    let min = max.min(KV_BLOCK_SIZE as u32);
     match options {
-        LoadOptions { context: Some(context), .. } if !(least..=most).contains(context) => {
+        LoadOptions { context: Some(context), .. } if !(min..=max).contains(context) => {
             Err(Error::Invalid(format!(
-                "--context is {context}, this checkpoint allows {least} to {most} positions"
+                "--context is {context}, this checkpoint allows {min} to {max} positions"
             )))
         }
         LoadOptions { parallel: Some(0), .. } => {
@@ -276,24 +272,24 @@ fn check(options: &LoadOptions, most: u32) -> Result<()> {
     }
 }
 
-/// The longest context up to `most` that `fits`, but not below [`LEAST_CONTEXT`]: less is of no use
-/// to somebody who did not ask for it.
-fn longest(most: u32, fits: &dyn Fn(u32) -> bool) -> u32 {
-    let mut context = most;
-    while context > LEAST_CONTEXT && !fits(context) {
-        context = (context / 8 * 7).max(LEAST_CONTEXT);
+/// The longest context up to `max` that `fits`, but not below [`MIN_CONTEXT`]: only a flag may ask
+/// for less.
+fn longest(max: u32, fits: &dyn Fn(u32) -> bool) -> u32 {
+    let mut context = max;
+    while context > MIN_CONTEXT && !fits(context) {
+        context = (context / 8 * 7).max(MIN_CONTEXT);
     }
     context
 }
 
 /// Bytes that the tensors of a checkpoint take once they are loaded.
-fn held(backend: &impl Backend, source: &dyn WeightSource) -> u64 {
+fn loaded_bytes(backend: &impl Backend, source: &dyn WeightSource) -> u64 {
     let tensor = |tensor: &TensorInfo| match tensor.rows {
         // A vector becomes a buffer.
         1 => (size_of::<f32>() * tensor.cols) as u64,
         _ => backend.weight_bytes(tensor),
     };
-    super::text_tensors(source).map(tensor).sum()
+    text_tensors(source).map(tensor).sum()
 }
 
 #[cfg(all(test, feature = "nano"))]
@@ -304,14 +300,14 @@ mod tests {
     use muse_weights::Checkpoint;
 
     use super::*;
-    use crate::wire::nano;
+    use crate::runtime::nano;
 
     fn fit(free: Option<u64>, options: &LoadOptions) -> Result<Sizes> {
         let (target, drafter) = (nano::target()?, nano::drafter()?);
         let mut text = target.spec().text.clone().expect("a text model");
         text.max_positions = 131_072;
         let device = FakeBackend::default();
-        let weights = held(&device, &target) + held(&device, &drafter);
+        let weights = loaded_bytes(&device, &target) + loaded_bytes(&device, &drafter);
         Sizes::fit_into(free, weights, &text, drafter.spec().drafter.as_ref(), options)
     }
 
@@ -332,10 +328,10 @@ mod tests {
         assert!(kv + plan.weights + plan.scratch < 144 << 20, "{plan}");
     }
 
-    /// A checkpoint that says to hold other tensors.
-    struct Claims(Checkpoint, Vec<TensorInfo>);
+    /// A checkpoint with another list of tensors.
+    struct WithTensors(Checkpoint, Vec<TensorInfo>);
 
-    impl WeightSource for Claims {
+    impl WeightSource for WithTensors {
         fn spec(&self) -> &CheckpointSpec {
             self.0.spec()
         }
@@ -370,7 +366,7 @@ mod tests {
             tensor("blk.0.ffn_up.weight", Format::Q2K, 40, 512),
             tensor("output_norm.weight", Format::Bf16, 1, 512),
         ];
-        let source = Claims(nano::target()?, tensors);
+        let source = WithTensors(nano::target()?, tensors);
         let text = source.spec().text.clone().expect("a text model");
         let options = LoadOptions { context: Some(64), ..LoadOptions::default() };
         let cpu = |exact| {
