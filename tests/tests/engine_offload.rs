@@ -57,7 +57,7 @@ fn another_engine_finds_what_one_left() {
     let ask = Ask::greedy(words(5, 300), 20);
     let mut first = setup.build().expect("fits");
     assert_eq!(answer(&mut first, 1, &ask).done[0].usage.cached, 0);
-    first.engine.save_kept().expect("no fault");
+    first.engine.offload_all().expect("no fault");
     drop(first);
     let mut second = setup.build().expect("fits");
     let heard = answer(&mut second, 1, &ask);
@@ -74,7 +74,7 @@ fn loading_keeps_nobody_waiting() {
     let long = Ask::greedy(words(5, 1500), 1);
     let mut first = setup.build().expect("fits");
     answer(&mut first, 1, &long);
-    first.engine.save_kept().expect("no fault");
+    first.engine.offload_all().expect("no fault");
     let mut second = setup.build().expect("fits");
     let talk = Ask::greedy(words(6, 5), 30);
     let (talker, sink) = client(None);
@@ -149,7 +149,7 @@ fn the_trained_model_goes_on_where_another_run_stopped() -> Result<()> {
         let vocab = engine.limits().vocab;
         engine.submit(SeqId(1), ask.request(vocab), sink, Duration::ZERO)?;
         while engine.step(&|| Duration::ZERO)? {}
-        engine.save_kept()?;
+        engine.offload_all()?;
         Ok(client.lock().expect("no client panics").clone())
     };
     let (first, second) = (run()?, run()?);

@@ -1,9 +1,9 @@
-//! The error of the contracts: variants say who must act, messages say what to do.
+//! The error of the contracts: its variants say who must act, its messages what to do.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What went wrong, by who must act. Deadline and cancellation are finish reasons, not errors.
+/// An error, by who must act. Deadline and cancellation are finish reasons, not errors.
 ///
 /// Every message says what was found, what was expected and what to do about it.
 #[derive(Clone, Debug)]
@@ -15,13 +15,13 @@ pub enum Error {
     Exhausted(String),
     /// This build or this model cannot do it: use another.
     Unsupported(String),
-    /// A file breaks its promise: refuse to start.
+    /// A file is damaged or contradicts itself: refuse to start.
     Corrupt(String),
     /// Hardware or driver failed: the engine stops and the process exits.
     Device {
         /// What was being done.
         doing: String,
-        /// What the driver said.
+        /// The driver's error.
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
 }

@@ -1,10 +1,10 @@
-//! What requests may ask for, known before anything runs.
+//! Bounds of requests, known before anything runs.
 
 use super::EngineOptions;
 use crate::contract::{Backend, Drafter, KvPool, Request, Segment, TargetModel};
 use crate::{Error, Result, sampler};
 
-/// The most drafts of a verify when there is no drafter: what a grammar dictates.
+/// The most draft tokens of a verify without a drafter: those that a grammar forces.
 const MAX_FORCED: usize = 16;
 
 /// Bounds of an engine, from its model, its pool and its options.
@@ -20,16 +20,16 @@ pub struct Limits {
     pub max_num_seqs: usize,
     /// Requests that wait.
     pub queue: usize,
-    /// Rows of a pass.
+    /// The most tokens of a step.
     pub max_num_batched_tokens: usize,
-    /// Rows of a pass whose logits can be had.
+    /// The most tokens of a step whose logits can be had.
     pub max_logits_rows: usize,
-    /// Draft tokens a verify carries.
+    /// The most draft tokens of a sequence in a step.
     pub draft: usize,
 }
 
 impl Limits {
-    /// Derives the bounds.
+    /// Computes the bounds from the parts of an engine.
     ///
     /// # Errors
     /// [`Error::Invalid`] when the parts cannot work together.
@@ -55,15 +55,15 @@ impl Limits {
             ("max_positions", max_positions as usize),
         ] {
             if value == 0 {
-                return Err(Error::Invalid(format!("{name} comes to 0, the engine needs 1")));
+                return Err(Error::Invalid(format!("{name} comes to 0, it must be at least 1")));
             }
         }
         let cache_positions = capacity(pool, max_positions);
         if cache_positions < 2 {
             let total = pool.total();
             return Err(Error::Invalid(format!(
-                "a KV cache of {} full and {} window blocks holds no sequence of 2 tokens: give it \
-                 more memory",
+                "a KV cache of {} full and {} window blocks cannot hold a sequence of 2 tokens: give \
+                 it more memory",
                 total.full, total.window
             )));
         }
@@ -80,12 +80,12 @@ impl Limits {
         })
     }
 
-    /// The most tokens of a sequence, whoever sets the bound.
+    /// The most tokens of a sequence: the lower of both bounds.
     pub fn positions(&self) -> u32 {
         self.max_positions.min(self.cache_positions)
     }
 
-    /// Refuses what can never run.
+    /// Refuses requests that can never run.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the numbers, [`Error::Unsupported`] for pictures.
@@ -124,14 +124,14 @@ impl Limits {
     }
 }
 
-/// The longest sequence, up to `most`, that has the pool to itself.
-fn capacity(pool: &dyn KvPool, most: u32) -> u32 {
+/// Length of the longest sequence, up to `max`, that fits into an otherwise empty pool.
+fn capacity(pool: &dyn KvPool, max: u32) -> u32 {
     let total = pool.total();
-    let fits = |rows: u32| {
-        let need = pool.worst_case(rows);
+    let fits = |positions: u32| {
+        let need = pool.worst_case(positions);
         need.full <= total.full && need.window <= total.window
     };
-    let (mut low, mut high) = (0, most);
+    let (mut low, mut high) = (0, max);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if fits(middle) { low = middle } else { high = middle - 1 }

@@ -1,14 +1,18 @@
-//! The loop that runs requests: a state machine that reads no clock and owns no thread ([`EngineCore`]),
-//! and the thread that turns it ([`spawn`]).
+//! The engine that runs requests: [`EngineCore`], a state machine without a clock or a thread, and
+//! [`spawn`], which runs it on a thread of its own.
 //!
-//! A sequence is its tokens and the rows of them that are in the cache. Whatever it does, prompt,
-//! decode, resumption after it had to make room, a step runs the next rows of it and draws a token
-//! when it ran the last one. Draft tokens are tokens appended on trial.
+//! A sequence is a list of tokens, of which the first have K and V in the cache. Every step runs the
+//! next ones, whether they are prompt, a decoded token or a sequence that resumes after it was
+//! preempted; after the last one a token is sampled. Draft tokens are appended for one step, and
+//! removed when they were not accepted.
 
+mod core;
+mod draft_stats;
 mod limits;
+mod models;
 mod offload;
-mod schedule;
-mod seq;
+mod scheduler;
+mod sequence;
 mod speculation;
 mod step;
 mod thread;
@@ -19,11 +23,11 @@ use std::time::Duration;
 use crate::Error;
 use crate::contract::KvOffloadStore;
 
+pub use self::core::EngineCore;
 pub use limits::Limits;
-pub use step::EngineCore;
 pub use thread::{EngineHandle, Load, spawn};
 
-/// Called on the engine's thread with what stopped it; it must not wait for that thread.
+/// Called on the engine's thread with the error that stopped it; it must not wait for that thread.
 pub type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// How an engine runs.
@@ -35,24 +39,25 @@ pub struct EngineOptions {
     pub queue: usize,
     /// The most sequences that run at a time.
     pub max_num_seqs: usize,
-    /// The most prompt rows of one sequence in a step.
+    /// The most prompt tokens of one sequence in a step.
     pub prefill_chunk: usize,
-    /// The most rows of a step, all sequences together.
+    /// The most tokens of a step, all sequences together.
     pub max_num_batched_tokens: usize,
-    /// The most prompt rows of a step in which others decode: bounds the time between tokens.
+    /// The most prompt tokens of a step in which other sequences decode. Bounds the time between
+    /// their tokens.
     pub mixed_prefill_tokens: usize,
-    /// How long such a step should take at most. By measured time, prompts get fewer rows for it,
-    /// but never so few that they hardly advance.
+    /// The target time of such a step. Prompts get fewer tokens for it, by the measured times of
+    /// steps, but enough to advance.
     pub target_itl: Option<Duration>,
-    /// The most drafts a verify carries, for all requests; the drafter's width if lower.
+    /// The most draft tokens of a sequence in a step, for all requests; the drafter's width if
+    /// lower.
     pub max_draft: usize,
-    /// Whether requests that name no length of drafts get as many drafts as pay, by measured time;
-    /// else they get all. A clock that stands still measures nothing: then they get all too.
+    /// Whether requests that leave the number of draft tokens open get as many as pay, by the
+    /// measured times of steps; else, and while nothing was measured, they get the most.
     pub adapt_draft: bool,
-    /// Where KV blocks that must make way are kept. The pool must be one that tells of them, its names
-    /// starting at the kv_offload's root.
+    /// Where evicted KV blocks are stored. The pool must offload, with the root of this store.
     pub kv_offload: Option<Arc<dyn KvOffloadStore>>,
-    /// Told once when the engine stops for good, after every request heard of it.
+    /// Called once when the engine stops for good, after every request was ended.
     pub on_failure: Option<FailureHook>,
 }
 

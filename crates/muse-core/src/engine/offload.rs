@@ -1,159 +1,112 @@
-//! KV blocks that make way are saved, and loaded again when a prompt begins alike: some in a step, so
-//! that those who run are not kept waiting.
+//! KV offload: evicted KV blocks are stored, and loaded again for a prompt with the same prefix, a
+//! bounded number per step so that running sequences are not held up.
 
 use std::sync::Arc;
 
-use super::step::EngineCore;
+use super::models::Models;
 use crate::Result;
-use crate::contract::{Backend, KvGroup, KvOffloadStore, PositionKey, PrefixBlock};
+use crate::contract::{
+    Backend, BlockCopy, KvOffloadStore, KvPool, PositionKey, PrefixBlock, PrefixHash,
+};
 
-/// Where KV blocks are kept, and memory for them on the way.
-pub(super) struct OffloadState {
-    kv_offload: Arc<dyn KvOffloadStore>,
+/// The store, and buffers that are kept between steps.
+pub(super) struct Offloader {
+    store: Arc<dyn KvOffloadStore>,
     blocks: Vec<PrefixBlock>,
     bytes: Vec<u8>,
-    /// Bytes of a KV block of the full group and of both holders' KV blocks of the window group.
-    sizes: Option<[usize; 2]>,
+    loaded: Vec<u8>,
+    /// Bytes of a stored prefix block without its window block, and with it.
+    sizes: Option<(usize, usize)>,
 }
 
-impl OffloadState {
-    pub(super) fn new(kv_offload: Arc<dyn KvOffloadStore>) -> Self {
-        Self { kv_offload, blocks: Vec::new(), bytes: Vec::new(), sizes: None }
-    }
-}
-
-impl<B: Backend> EngineCore<B> {
-    /// Saves what was evicted, before anything is written over it.
-    pub(super) fn save_evicted(&mut self) -> Result<()> {
-        let (Some(offload), Some(pool)) = (&mut self.offload, self.pool.offload()) else {
-            return Ok(());
-        };
-        let mut blocks = std::mem::take(&mut offload.blocks);
-        pool.evicted(&mut blocks);
-        for block in &blocks {
-            self.save(*block)?;
-        }
-        self.give_back(blocks);
-        Ok(())
+impl Offloader {
+    pub(super) fn new(store: Arc<dyn KvOffloadStore>) -> Self {
+        Self { store, blocks: Vec::new(), bytes: Vec::new(), loaded: Vec::new(), sizes: None }
     }
 
-    /// Saves all KV blocks that could be asked for again, when nothing is to run any more.
-    ///
-    /// # Errors
-    /// When the device fails.
-    pub fn save_kept(&mut self) -> Result<()> {
-        self.flush();
-        self.save_evicted()?;
-        self.flush();
-        let (Some(offload), Some(pool)) = (&mut self.offload, self.pool.offload()) else {
-            return Ok(());
-        };
-        let mut blocks = std::mem::take(&mut offload.blocks);
-        pool.cached(&mut blocks);
-        for block in &blocks {
-            self.save(*block)?;
-            self.flush();
-        }
-        self.give_back(blocks);
-        Ok(())
+    /// Stores the blocks that were evicted, before anything overwrites them.
+    pub(super) fn save_evicted<B: Backend>(
+        &mut self,
+        pool: &mut dyn KvPool,
+        models: &Models<B>,
+    ) -> Result<()> {
+        let Some(pool) = pool.offload() else { return Ok(()) };
+        pool.evicted(&mut self.blocks);
+        self.save(models, false)
     }
 
-    /// Waits for what is being written: nobody else waits any more, and no KV block is to be lost.
-    fn flush(&self) {
-        if let Some(offload) = &self.offload {
-            offload.kv_offload.flush();
-        }
+    /// Stores every block that a later prompt could reuse. For the end of an engine.
+    pub(super) fn save_all<B: Backend>(
+        &mut self,
+        pool: &mut dyn KvPool,
+        models: &Models<B>,
+    ) -> Result<()> {
+        self.store.flush();
+        self.save_evicted(pool, models)?;
+        self.store.flush();
+        let Some(pool) = pool.offload() else { return Ok(()) };
+        pool.cached(&mut self.blocks);
+        self.save(models, true)
     }
 
-    fn give_back(&mut self, mut blocks: Vec<PrefixBlock>) {
-        blocks.clear();
-        if let Some(offload) = &mut self.offload {
-            offload.blocks = blocks;
-        }
-    }
-
-    fn save(&mut self, block: PrefixBlock) -> Result<()> {
-        let Some(OffloadState { kv_offload, bytes, .. }) = &mut self.offload else { return Ok(()) };
-        bytes.clear();
-        self.target.save_block(KvGroup::Full, block.full, bytes)?;
-        if let Some(window) = block.window {
-            self.target.save_block(KvGroup::Window, window, bytes)?;
-            if let Some(drafter) = &self.drafter {
-                drafter.save_block(KvGroup::Window, window, bytes)?;
-            }
-        }
-        kv_offload.put(block.hash, bytes);
-        Ok(())
-    }
-
-    /// Loads KV blocks that follow the cached ones of the prompt in `keys`, as far as they were kept:
-    /// `some` of `left`, which is what may still be loaded for it. Returns what is left then.
-    pub(super) fn restore(&mut self, left: usize, some: usize) -> Result<usize> {
-        if self.offload.is_none() {
-            return Ok(0);
-        }
-        let keys = std::mem::take(&mut self.keys);
-        let outcome = self.restore_blocks(&keys, left, some);
-        self.keys = keys;
-        outcome
-    }
-
-    fn restore_blocks(&mut self, keys: &[PositionKey], left: usize, some: usize) -> Result<usize> {
-        let [full, window] = self.block_sizes()?;
-        for _ in 0..some {
-            self.save_evicted()?;
-            let (Some(offload), Some(pool)) = (&mut self.offload, self.pool.offload()) else {
-                return Ok(0);
-            };
-            let Some((name, _)) = pool.missing(keys) else { return Ok(0) };
-            if !offload.kv_offload.get(name, &mut offload.bytes) {
-                return Ok(0);
-            }
-            let has_window = offload.bytes.len() == full + window;
-            // KV blocks of another size are of another model, whatever their name.
-            if !has_window && offload.bytes.len() != full {
-                return Ok(0);
-            }
-            let bytes = std::mem::take(&mut offload.bytes);
-            let Some(block) = pool.adopt(keys, has_window) else { return Ok(0) };
-            // What made way for it is saved, and what is to be copied from there copied, before its
-            // bytes come in.
-            self.save_evicted()?;
-            self.copy_blocks()?;
-            self.load_block(block, &bytes)?;
-            if let Some(offload) = &mut self.offload {
-                offload.bytes = bytes;
-            }
-        }
-        Ok(left - some)
-    }
-
-    fn load_block(&mut self, block: PrefixBlock, mut bytes: &[u8]) -> Result<()> {
-        self.target.load_block(KvGroup::Full, block.full, &mut bytes)?;
-        if let Some(window) = block.window {
-            self.target.load_block(KvGroup::Window, window, &mut bytes)?;
-            if let Some(drafter) = &mut self.drafter {
-                drafter.load_block(KvGroup::Window, window, &mut bytes)?;
+    /// Stores `blocks` and empties the list. `flush` waits for each block, so that none is dropped.
+    fn save<B: Backend>(&mut self, models: &Models<B>, flush: bool) -> Result<()> {
+        for block in self.blocks.drain(..) {
+            self.bytes.clear();
+            models.save(block, &mut self.bytes)?;
+            self.store.put(block.hash, &self.bytes);
+            if flush {
+                self.store.flush();
             }
         }
         Ok(())
     }
 
-    fn block_sizes(&mut self) -> Result<[usize; 2]> {
-        if let Some(sizes) = self.offload.as_ref().and_then(|offload| offload.sizes) {
+    /// Loads up to `max` stored blocks that continue the cached prefix of the prompt `keys`.
+    /// Returns whether all of them were found, so that more may be stored.
+    pub(super) fn restore<B: Backend>(
+        &mut self,
+        pool: &mut dyn KvPool,
+        models: &mut Models<B>,
+        copies: &mut Vec<BlockCopy>,
+        keys: &[PositionKey],
+        max: usize,
+    ) -> Result<bool> {
+        let (full, full_and_window) = self.sizes(models)?;
+        for _ in 0..max {
+            self.save_evicted(pool, models)?;
+            let Some(offload) = pool.offload() else { return Ok(false) };
+            let Some((hash, _)) = offload.missing(keys) else { return Ok(false) };
+            if !self.store.get(hash, &mut self.loaded) {
+                return Ok(false);
+            }
+            let has_window = self.loaded.len() == full_and_window;
+            // Bytes of another size are of another model, whatever hash they were stored under.
+            if !has_window && self.loaded.len() != full {
+                return Ok(false);
+            }
+            let Some(block) = offload.adopt(keys, has_window) else { return Ok(false) };
+            // Blocks that were evicted for this one are stored, and pending copies that read from
+            // them are made, before its bytes overwrite theirs.
+            self.save_evicted(pool, models)?;
+            models.copy_blocks(copies)?;
+            copies.clear();
+            models.load(block, &self.loaded)?;
+        }
+        Ok(true)
+    }
+
+    /// Bytes of a stored prefix block without its window block, and with it.
+    fn sizes<B: Backend>(&mut self, models: &Models<B>) -> Result<(usize, usize)> {
+        if let Some(sizes) = self.sizes {
             return Ok(sizes);
         }
+        let block = PrefixBlock { hash: PrefixHash::default(), full: 0, window: None };
         let mut bytes = Vec::new();
-        self.target.save_block(KvGroup::Full, 0, &mut bytes)?;
+        models.save(block, &mut bytes)?;
         let full = bytes.len();
-        self.target.save_block(KvGroup::Window, 0, &mut bytes)?;
-        if let Some(drafter) = &self.drafter {
-            drafter.save_block(KvGroup::Window, 0, &mut bytes)?;
-        }
-        let sizes = [full, bytes.len() - full];
-        if let Some(offload) = &mut self.offload {
-            offload.sizes = Some(sizes);
-        }
-        Ok(sizes)
+        bytes.clear();
+        models.save(PrefixBlock { window: Some(0), ..block }, &mut bytes)?;
+        Ok(*self.sizes.insert((full, bytes.len())))
     }
 }

@@ -1,133 +1,22 @@
-//! One step: draft, run everybody's rows in one pass, choose, keep what agrees, hand it out.
+//! One step of the engine: schedule, draft, one forward pass over the batch, sample, verify, append
+//! the drafter's context, commit and emit.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::offload::OffloadState;
-use super::seq::Sequence;
-use super::speculation::Speculation;
-use super::{EngineOptions, Limits};
+use super::core::EngineCore;
+use super::sequence::Sequence;
+use crate::Result;
 use crate::contract::{
-    Anchor, Backend, BatchEntry, BatchInput, BlockCopy, ContextSlice, DraftToken, Drafter,
-    FinishReason, KvPool, LogitsRequest, PositionKey, Request, SampleRow, Sampled, SeqId, SeqSlice,
-    Sink, TargetModel, TokenMask, recycle,
+    Anchor, Backend, BatchEntry, BatchInput, ContextSlice, KvPool, LogitsRequest, SampleRow,
+    SeqSlice, recycle,
 };
-use crate::{Error, Result};
-
-/// The engine without its thread: requests go in, `step` calls their sinks.
-///
-/// `now` is whatever clock the caller has; deadlines and timings are read from it alone.
-pub struct EngineCore<B: Backend> {
-    backend: Arc<B>,
-    pub(super) target: Box<dyn TargetModel<B>>,
-    pub(super) drafter: Option<Box<dyn Drafter<B>>>,
-    pub(super) pool: Box<dyn KvPool>,
-    pub(super) limits: Limits,
-    pub(super) prefill_chunk: usize,
-    pub(super) mixed_prefill_tokens: usize,
-    pub(super) target_itl: Option<Duration>,
-    adapt_draft: bool,
-    pub(super) speculation: Speculation,
-    pub(super) offload: Option<OffloadState>,
-    /// Best first, as `active` is.
-    pub(super) waiting: Vec<Sequence>,
-    pub(super) active: Vec<Sequence>,
-    pub(super) keys: Vec<PositionKey>,
-    pub(super) copies: Vec<BlockCopy>,
-    drafts: Vec<Vec<DraftToken>>,
-    masks: Vec<TokenMask>,
-    sampled: Vec<Sampled>,
-    anchors: Vec<Anchor<'static>>,
-    batch: Vec<BatchEntry<'static, B>>,
-    sample_rows: Vec<SampleRow<'static>>,
-    kept: Vec<ContextSlice<'static>>,
-}
 
 impl<B: Backend> EngineCore<B> {
-    /// Joins the parts, as [`super::spawn`] wants them.
+    /// Runs one step for all sequences. Returns whether any is left.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when they cannot work together.
-    pub fn new(
-        backend: Arc<B>,
-        target: Box<dyn TargetModel<B>>,
-        drafter: Option<Box<dyn Drafter<B>>>,
-        pool: Box<dyn KvPool>,
-        options: &EngineOptions,
-    ) -> Result<Self> {
-        let limits = Limits::new(target.as_ref(), drafter.as_deref(), pool.as_ref(), options)?;
-        Ok(Self::join(backend, target, drafter, pool, options, limits))
-    }
-
-    /// Joins parts that were found to fit.
-    pub(super) fn join(
-        backend: Arc<B>,
-        target: Box<dyn TargetModel<B>>,
-        drafter: Option<Box<dyn Drafter<B>>>,
-        pool: Box<dyn KvPool>,
-        options: &EngineOptions,
-        limits: Limits,
-    ) -> Self {
-        Self {
-            backend,
-            target,
-            drafter,
-            pool,
-            // Reserving more than a pass holds could ask for more than a lone sequence can have.
-            prefill_chunk: options.prefill_chunk.min(limits.max_num_batched_tokens),
-            adapt_draft: options.adapt_draft,
-            speculation: Speculation::new(limits.draft),
-            offload: options.kv_offload.clone().map(OffloadState::new),
-            limits,
-            mixed_prefill_tokens: options.mixed_prefill_tokens,
-            target_itl: options.target_itl,
-            waiting: Vec::new(),
-            active: Vec::new(),
-            keys: Vec::new(),
-            copies: Vec::new(),
-            drafts: Vec::new(),
-            masks: Vec::new(),
-            sampled: Vec::new(),
-            anchors: Vec::new(),
-            batch: Vec::new(),
-            sample_rows: Vec::new(),
-            kept: Vec::new(),
-        }
-    }
-
-    /// What requests may ask for.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// The pool, to look at.
-    pub fn pool(&self) -> &dyn KvPool {
-        self.pool.as_ref()
-    }
-
-    /// Sequences that wait and that run.
-    pub fn load(&self) -> (usize, usize) {
-        (self.waiting.len(), self.active.len())
-    }
-
-    /// Queues a request under an id that no other has or had.
-    ///
-    /// # Errors
-    /// As [`Limits::check`]. The bound of the queue is its caller's to keep.
-    pub fn submit(&mut self, id: SeqId, request: Request, sink: Sink, now: Duration) -> Result<()> {
-        self.limits.check(&request)?;
-        let asked = request.max_draft.is_some();
-        let mut seq = Sequence::new(id, request, sink, &self.limits, now);
-        seq.adapts = !asked && self.adapt_draft && self.drafter.is_some();
-        self.enqueue(seq);
-        Ok(())
-    }
-
-    /// Runs one step for everybody. Returns whether anybody is left.
-    ///
-    /// # Errors
-    /// When the device fails: every request has then been reported, and the engine is not to be used
-    /// again.
+    /// When the device fails: every request was ended with the error, and the engine must not be
+    /// used again.
     pub fn step(&mut self, now: &dyn Fn() -> Duration) -> Result<bool> {
         if let Err(error) = self.try_step(now) {
             for seq in self.active.iter() {
@@ -139,21 +28,12 @@ impl<B: Backend> EngineCore<B> {
         Ok(!(self.waiting.is_empty() && self.active.is_empty()))
     }
 
-    /// Ends every request with an error. Leaves the pool alone: its state may be broken.
-    pub(super) fn fail(&mut self, error: &Error, now: Duration) {
-        for mut seq in self.active.drain(..).chain(self.waiting.drain(..)) {
-            seq.finish = Some(FinishReason::Failed(error.clone()));
-            seq.end(now);
-        }
-    }
-
     fn try_step(&mut self, now: &dyn Fn() -> Duration) -> Result<()> {
         self.reap_finished(now());
         self.admit(now())?;
         self.plan();
         self.reserve(now())?;
-        self.save_evicted()?;
-        self.copy_blocks()?;
+        self.move_blocks()?;
         let began = now();
         self.draft()?;
         let drafted = now();
@@ -168,50 +48,26 @@ impl<B: Backend> EngineCore<B> {
         let done = now();
         let (draft, pass) = (drafted.saturating_sub(began), done.saturating_sub(drafted));
         self.speculation.learn(&mut self.active, draft, pass);
-        self.keep(done);
+        self.commit(done);
         Ok(())
     }
 
-    pub(super) fn copy_blocks(&mut self) -> Result<()> {
+    /// Offloads the blocks that were evicted in this step and makes the copies that it needs.
+    fn move_blocks(&mut self) -> Result<()> {
+        if let Some(offload) = &mut self.offload {
+            offload.save_evicted(self.pool.as_mut(), &self.models)?;
+        }
         if !self.copies.is_empty() {
-            self.target.copy_blocks(&self.copies)?;
-            if let Some(drafter) = &mut self.drafter {
-                drafter.copy_blocks(&self.copies)?;
-            }
+            self.models.copy_blocks(&self.copies)?;
             self.copies.clear();
         }
         Ok(())
     }
 
-    /// Puts drafts on trial, for whom the plan has room.
+    /// Appends draft tokens to the sequences that have a budget for them, and writes the token
+    /// masks of the step.
     fn draft(&mut self) -> Result<()> {
-        let guessing = |seq: &&Sequence| seq.draft_budget > 0;
-        if let Some(drafter) = &mut self.drafter {
-            let mut anchors: Vec<Anchor<'_>> = recycle(std::mem::take(&mut self.anchors));
-            anchors.extend(self.active.iter().filter(guessing).map(|seq| {
-                let start = self.pool.len(seq.id);
-                let slice = SeqSlice { start, len: 1, blocks: self.pool.block_table(seq.id) };
-                Anchor { slice, token: seq.tokens[start as usize], max: seq.draft_budget }
-            }));
-            if self.drafts.len() < anchors.len() {
-                self.drafts.resize(anchors.len(), Vec::new());
-            }
-            let out = &mut self.drafts[..anchors.len()];
-            if !anchors.is_empty() {
-                drafter.draft(&anchors, &*self.target, out)?;
-            }
-            self.anchors = recycle(anchors);
-            for (seq, drafts) in
-                self.active.iter_mut().filter(|seq| seq.draft_budget > 0).zip(&self.drafts)
-            {
-                let mut drafts = drafts.as_slice();
-                if seq.adapts {
-                    let worth = seq.draft_stats.offer(drafts.iter().map(|draft| draft.confidence));
-                    drafts = &drafts[..worth];
-                }
-                seq.draft(drafts.iter().map(|draft| draft.token));
-            }
-        }
+        self.run_drafter()?;
         for seq in &mut self.active {
             if seq.draft_budget > 0 {
                 if let Err(error) = seq.constrain_draft() {
@@ -221,108 +77,128 @@ impl<B: Backend> EngineCore<B> {
                 }
             }
         }
-        self.mask();
-        Ok(())
-    }
-
-    /// Writes the masks of all choices to come.
-    fn mask(&mut self) {
         let mut used = 0;
         for seq in &mut self.active {
             if needs_logits(&*self.pool, seq)
-                && let Err(error) = seq.fill_masks(&mut self.masks, &mut used)
+                && let Err(error) = seq.fill_masks(&mut self.buffers.masks, &mut used)
             {
                 seq.abort(error);
             }
         }
+        Ok(())
+    }
+
+    fn run_drafter(&mut self) -> Result<()> {
+        let Some(drafter) = &mut self.models.drafter else { return Ok(()) };
+        let mut anchors: Vec<Anchor<'_>> = recycle(std::mem::take(&mut self.buffers.anchors));
+        anchors.extend(self.active.iter().filter(|seq| seq.draft_budget > 0).map(|seq| {
+            let start = self.pool.len(seq.id);
+            let slice = SeqSlice { start, len: 1, blocks: self.pool.block_table(seq.id) };
+            Anchor { slice, token: seq.tokens[start as usize], max: seq.draft_budget }
+        }));
+        let drafts = &mut self.buffers.drafts;
+        if drafts.len() < anchors.len() {
+            drafts.resize(anchors.len(), Vec::new());
+        }
+        if !anchors.is_empty() {
+            drafter.draft(&anchors, &*self.models.target, &mut drafts[..anchors.len()])?;
+        }
+        self.buffers.anchors = recycle(anchors);
+        let drafting = self.active.iter_mut().filter(|seq| seq.draft_budget > 0);
+        for (seq, drafts) in drafting.zip(drafts) {
+            let mut drafts = drafts.as_slice();
+            if seq.adaptive {
+                let worth = seq.draft_stats.cut(drafts.iter().map(|draft| draft.confidence));
+                drafts = &drafts[..worth];
+            }
+            seq.append_draft(drafts.iter().map(|draft| draft.token));
+        }
+        Ok(())
     }
 
     fn forward(&mut self) -> Result<()> {
-        let mut batch: Vec<BatchEntry<'_, B>> = recycle(std::mem::take(&mut self.batch));
+        let mut batch: Vec<BatchEntry<'_, B>> = recycle(std::mem::take(&mut self.buffers.batch));
         for seq in self.active.iter().filter(|seq| seq.num_tokens > 0) {
             let start = self.pool.len(seq.id);
-            let rows = &seq.tokens[start as usize..start as usize + seq.num_tokens];
-            let slice =
-                SeqSlice { start, len: seq.num_tokens, blocks: self.pool.block_table(seq.id) };
+            let tokens = &seq.tokens[start as usize..start as usize + seq.num_tokens];
+            let blocks = self.pool.block_table(seq.id);
+            let slice = SeqSlice { start, len: seq.num_tokens, blocks };
             let logits = match needs_logits(&*self.pool, seq) {
                 false => LogitsRequest::None,
                 true if seq.drafts > 0 => LogitsRequest::All,
                 true => LogitsRequest::Last,
             };
-            batch.push(BatchEntry { slice, input: BatchInput::Tokens(rows), logits });
+            batch.push(BatchEntry { slice, input: BatchInput::Tokens(tokens), logits });
         }
-        self.target.forward(&batch)?;
-        self.batch = recycle(batch);
+        self.models.target.forward(&batch)?;
+        self.buffers.batch = recycle(batch);
         Ok(())
     }
 
-    /// What the target says behind every row with logits.
+    /// Samples a token for every row of logits: what follows each draft token and the last one.
     fn sample(&mut self) -> Result<()> {
-        let mut sample_rows: Vec<SampleRow<'_>> = recycle(std::mem::take(&mut self.sample_rows));
+        let buffers = &mut self.buffers;
+        let mut rows: Vec<SampleRow<'_>> = recycle(std::mem::take(&mut buffers.sample_rows));
         for seq in self.active.iter().filter(|seq| needs_logits(&*self.pool, seq)) {
-            let trial = seq.tokens.len() - seq.drafts;
+            let first = seq.tokens.len() - seq.drafts;
             for i in 0..=seq.drafts {
-                sample_rows.push(SampleRow {
-                    row: sample_rows.len(),
+                rows.push(SampleRow {
+                    row: rows.len(),
                     sampling: &seq.sampling,
                     history: &seq.history,
-                    drafted: &seq.tokens[trial..trial + i],
-                    mask: seq.constraint.as_ref().map(|_| &self.masks[seq.mask + i]),
-                    position: (trial + i) as u32,
+                    drafted: &seq.tokens[first..first + i],
+                    mask: seq.constraint.as_ref().map(|_| &buffers.masks[seq.mask + i]),
+                    position: (first + i) as u32,
                     logprobs: seq.logprobs,
                 });
             }
         }
-        self.sampled.clear();
-        if !sample_rows.is_empty() {
-            self.backend.sample(self.target.logits(), &sample_rows, &mut self.sampled)?;
+        buffers.sampled.clear();
+        if !rows.is_empty() {
+            self.backend.sample(self.models.target.logits(), &rows, &mut buffers.sampled)?;
         }
-        assert_eq!(self.sampled.len(), sample_rows.len(), "every row asked gets a choice");
-        self.sample_rows = recycle(sample_rows);
+        assert_eq!(buffers.sampled.len(), rows.len(), "a token is sampled for every row");
+        buffers.sample_rows = recycle(rows);
         Ok(())
     }
 
-    /// Decides which rows stay.
+    /// Verifies draft tokens against the sampled ones: decides which tokens of the step stay.
     fn verify(&mut self, now: Duration) {
-        let mut sampled = std::mem::take(&mut self.sampled);
-        let mut choices = sampled.drain(..);
+        let mut sampled = self.buffers.sampled.drain(..);
         for seq in self.active.iter_mut().filter(|seq| seq.num_tokens > 0) {
             if needs_logits(&*self.pool, seq) {
-                seq.verify(choices.by_ref().take(seq.drafts + 1), now);
+                seq.verify(sampled.by_ref().take(seq.drafts + 1), now);
             } else {
                 seq.kept = seq.num_tokens;
             }
         }
-        drop(choices);
-        self.sampled = sampled;
     }
 
-    /// Shows the drafter the rows that stay. Before the commit, which may give KV blocks back that
-    /// the first of many rows lie in.
+    /// Appends the tokens that stay to the drafter's context. Before they are committed, which may
+    /// free window blocks that hold the first of them.
     fn append_context(&mut self) -> Result<()> {
-        let Some(drafter) = &mut self.drafter else { return Ok(()) };
-        let mut kept: Vec<ContextSlice<'_>> = recycle(std::mem::take(&mut self.kept));
+        let Some(drafter) = &mut self.models.drafter else { return Ok(()) };
+        let buffers = &mut self.buffers;
+        let mut context: Vec<ContextSlice<'_>> = recycle(std::mem::take(&mut buffers.context));
         let mut first_row = 0;
         for seq in self.active.iter().filter(|seq| seq.num_tokens > 0) {
             let start = self.pool.len(seq.id);
             let slice = SeqSlice { start, len: seq.kept, blocks: self.pool.block_table(seq.id) };
-            kept.push(ContextSlice { slice, first_row });
+            context.push(ContextSlice { slice, first_row });
             first_row += seq.num_tokens;
         }
-        drafter.append_context(&kept, self.target.captured_hidden())?;
-        self.kept = recycle(kept);
+        drafter.append_context(&context, self.models.target.captured_hidden())?;
+        buffers.context = recycle(context);
         Ok(())
     }
 
-    /// Counts the rows that stay, tells the clients, ends who is done.
-    fn keep(&mut self, now: Duration) {
+    /// Commits the tokens that stay, emits events and ends the finished sequences.
+    fn commit(&mut self, now: Duration) {
         for seq in &mut self.active {
             if seq.num_tokens > 0 {
                 let len = self.pool.len(seq.id) as usize;
-                self.keys.clear();
-                let rows = &seq.tokens[len..len + seq.kept];
-                self.keys.extend(rows.iter().map(|&token| PositionKey::Token(token)));
-                self.pool.commit(seq.id, &self.keys);
+                seq.keys(len..len + seq.kept, &mut self.buffers.keys);
+                self.pool.commit(seq.id, &self.buffers.keys);
                 seq.report_prefill((len + seq.kept) as u32);
                 seq.emit();
             }
@@ -332,7 +208,7 @@ impl<B: Backend> EngineCore<B> {
     }
 }
 
-/// Whether its last row runs in this step: what follows it is then chosen.
+/// Whether the step runs the last token of a sequence: then the next one is sampled.
 fn needs_logits(pool: &dyn KvPool, seq: &Sequence) -> bool {
     seq.num_tokens > 0 && pool.len(seq.id) as usize + seq.num_tokens == seq.tokens.len()
 }

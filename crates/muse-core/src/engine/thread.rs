@@ -1,4 +1,4 @@
-//! The engine's thread and its clock: the only place in this crate that has either.
+//! The engine's thread and its clock: the only file of this crate with either.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,13 @@ use crate::{Error, Result};
 
 /// Starts an engine on a thread of its own.
 ///
-/// The pool's reach is to be the largest of the target's windows less one and the drafter's
-/// reach; its block the larger of the prompt rows of a step and the drafter's width plus one.
+/// The pool must keep as much of the window group as target and drafter attend to
+/// ([`crate::contract::Footprint::window_reach`]), and expect steps of as many positions as a
+/// prefill chunk and a draft block have.
 ///
 /// # Errors
-/// [`Error::Invalid`] when the parts cannot work together, [`Error::Device`] when the system gives
-/// no thread.
+/// [`Error::Invalid`] when the parts cannot work together, [`Error::Device`] when the system cannot
+/// start a thread.
 pub fn spawn<B: Backend>(
     backend: Arc<B>,
     target: Box<dyn TargetModel<B>>,
@@ -35,13 +36,13 @@ pub fn spawn<B: Backend>(
         inbox: Mutex::new(Inbox { load, ..Inbox::default() }),
         wake: Condvar::new(),
     });
-    let with = Arc::clone(&shared);
+    let inner = Arc::clone(&shared);
     let thread = std::thread::Builder::new()
         .name("muse-engine".into())
         .spawn(move || {
-            // Joined here, for its buffers borrow what need not be shared between threads.
+            // Joined here: its buffers are not `Send`.
             let engine = EngineCore::join(backend, target, drafter, pool, &options, limits);
-            run(engine, &with, &options);
+            run(engine, &inner, &options);
         })
         .map_err(|error| Error::Device {
             doing: "starting the engine's thread".into(),
@@ -50,7 +51,7 @@ pub fn spawn<B: Backend>(
     Ok(EngineHandle { shared, thread: Mutex::new(Some(thread)) })
 }
 
-/// A running engine. Dropping it cancels what runs and waits for the thread.
+/// A running engine. Dropping it cancels its requests and waits for the thread.
 pub struct EngineHandle {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -59,7 +60,7 @@ pub struct EngineHandle {
 /// How busy an engine is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
-    /// Requests that wait, those sent back included.
+    /// Requests that wait, preempted ones included.
     pub waiting: usize,
     /// Sequences that run.
     pub active: usize,
@@ -83,7 +84,7 @@ struct Inbox {
     cancel_all: bool,
     ids: u64,
     load: Load,
-    /// No requests are taken any more; the thread ends when the last one has.
+    /// No more requests are accepted; the thread ends when the last one has ended.
     draining: bool,
     stopped: bool,
     failure: Option<Error>,
@@ -94,14 +95,14 @@ impl Shared {
         self.epoch.elapsed()
     }
 
-    /// The inbox is consistent after every statement, so a panic elsewhere does not spoil it.
+    /// The inbox is consistent after every statement: a panic of another holder does not matter.
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl EngineHandle {
-    /// What requests may ask for.
+    /// Bounds of requests.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
@@ -113,19 +114,19 @@ impl EngineHandle {
         Load { waiting, ..inbox.load }
     }
 
-    /// Why it stopped for good, if it did. The process is then to exit: the state of the device
-    /// cannot be trusted.
+    /// The error that stopped it for good. The process should then exit: the state of the device
+    /// is unknown.
     pub fn failure(&self) -> Option<Error> {
         self.shared.lock().failure.clone()
     }
 
-    /// Takes no more requests, gives those it has up to `patience` to end, cancels the rest and
+    /// Accepts no more requests, lets those it has run for up to `timeout`, cancels the rest and
     /// waits for the thread.
-    pub fn drain(&self, patience: Duration) {
+    pub fn drain(&self, timeout: Duration) {
         let mut inbox = self.shared.lock();
         inbox.draining = true;
         self.shared.wake.notify_all();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         while !inbox.stopped {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -140,7 +141,7 @@ impl EngineHandle {
         drop(inbox);
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
-            // A panic was caught inside and reported to everyone it concerns.
+            // Panics were caught on the thread and reported to all requests.
             let _ = thread.join();
         }
     }
@@ -155,12 +156,12 @@ impl Engine for EngineHandle {
             return Err(error.clone());
         }
         if inbox.draining {
-            return Err(Error::Exhausted("the engine is shutting down: ask another".into()));
+            return Err(Error::Exhausted("the engine is shutting down: use another server".into()));
         }
         let limits = &self.shared.limits;
-        // Who finds a free place in the next step does not wait for one.
-        let slices = limits.max_num_seqs - inbox.load.active;
-        let waiting = (inbox.load.waiting + inbox.submitted.len()).saturating_sub(slices);
+        // Requests that can start in the next step do not count as waiting.
+        let free_slots = limits.max_num_seqs - inbox.load.active;
+        let waiting = (inbox.load.waiting + inbox.submitted.len()).saturating_sub(free_slots);
         if waiting >= limits.queue {
             return Err(Error::Exhausted(format!(
                 "{waiting} requests wait already, the queue holds {}: retry later",
@@ -195,7 +196,7 @@ fn load<B: Backend>(engine: &EngineCore<B>) -> Load {
 }
 
 fn run<B: Backend>(mut engine: EngineCore<B>, shared: &Shared, options: &EngineOptions) {
-    let outcome = catch_unwind(AssertUnwindSafe(|| turn(&mut engine, shared)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_steps(&mut engine, shared)));
     let failure = match outcome {
         Ok(result) => result.err(),
         Err(panic) => Some(Error::Device {
@@ -208,19 +209,19 @@ fn run<B: Backend>(mut engine: EngineCore<B>, shared: &Shared, options: &EngineO
     inbox.stopped = true;
     inbox.load.waiting = 0;
     inbox.load.active = 0;
-    let unseen = std::mem::take(&mut inbox.submitted);
+    let unstarted = std::mem::take(&mut inbox.submitted);
     drop(inbox);
     if let Some(error) = failure {
-        let tell = AssertUnwindSafe(|| {
+        let report = AssertUnwindSafe(|| {
             engine.fail(&error, shared.now());
-            for (_, _, mut sink, _) in unseen {
+            for (_, _, mut sink, _) in unstarted {
                 let reason = FinishReason::Failed(error.clone());
                 let (usage, timings) = (Usage::default(), Timings::default());
                 let _ = sink(Event::Done(Done { reason, usage, timings }));
             }
         });
-        // Only a sink can panic here; the rest of the story is reported all the same.
-        let _ = catch_unwind(tell);
+        // Only a sink can panic here; the failure is reported nevertheless.
+        let _ = catch_unwind(report);
         if let Some(on_failure) = &options.on_failure {
             on_failure(&error);
         }
@@ -228,8 +229,8 @@ fn run<B: Backend>(mut engine: EngineCore<B>, shared: &Shared, options: &EngineO
     shared.wake.notify_all();
 }
 
-/// Steps while there is work, sleeps while there is none.
-fn turn<B: Backend>(engine: &mut EngineCore<B>, shared: &Shared) -> Result<()> {
+/// Runs steps while there are requests, sleeps while there are none.
+fn run_steps<B: Backend>(engine: &mut EngineCore<B>, shared: &Shared) -> Result<()> {
     let mut busy = false;
     loop {
         let mut inbox = shared.lock();
@@ -237,7 +238,7 @@ fn turn<B: Backend>(engine: &mut EngineCore<B>, shared: &Shared) -> Result<()> {
         while !busy && inbox.submitted.is_empty() {
             if inbox.draining {
                 drop(inbox);
-                return engine.save_kept();
+                return engine.offload_all();
             }
             inbox.cancelled.clear();
             inbox = shared.wake.wait(inbox).unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,4 @@
-//! What a text model is built with, what its configuration must promise, and how much memory its
-//! KV blocks take.
+//! What a text model takes of a device, and the checks of its configuration.
 
 use super::forward;
 use crate::contract::{
@@ -57,7 +56,7 @@ pub(super) fn kv_shape(
     KvShape { group, blocks, kv_heads: spec.kv_heads, head_dim: spec.head_dim, kind }
 }
 
-/// Refuses what the operations could not compute.
+/// Refuses configurations that the backend's operations cannot compute.
 pub(super) fn check(spec: &TextSpec, sizes: &ModelSizes, captured_layers: &[usize]) -> Result<()> {
     let corrupt = |what: String| Err(Error::Corrupt(format!("text model: {what}")));
     let dims = [spec.hidden, spec.ffn, spec.heads, spec.kv_heads, spec.head_dim, spec.vocab];
@@ -86,11 +85,11 @@ pub(super) fn check(spec: &TextSpec, sizes: &ModelSizes, captured_layers: &[usiz
     Ok(())
 }
 
-/// Refuses heads that do not divide into the blocks of a K/V format.
+/// Refuses head widths that do not divide into the quant blocks of a K/V format.
 pub fn check_kv(kv: KvType, head_dim: usize) -> Result<()> {
     if kv == KvType::Q8_0 && !head_dim.is_multiple_of(32) {
         return Err(Error::Unsupported(format!(
-            "a Q8_0 cache needs heads whose width is a multiple of 32, this model's is {head_dim}; \
+            "a Q8_0 KV cache needs heads whose width is a multiple of 32, this model's is {head_dim}; \
              use bf16"
         )));
     }

@@ -1,4 +1,4 @@
-//! One pass of the text model over the rows of all batch entries.
+//! The forward pass of the text model over the tokens of all batch entries.
 
 use super::Model;
 use super::weights::{Layer, head_shape};
@@ -7,35 +7,35 @@ use crate::contract::{
     Backend, BatchEntry, BatchInput, LogitsRequest, Mask, ModelSizes, SeqSlice, TextSpec, recycle,
 };
 
-/// Buffers of a pass, `max_rows` rows each.
+/// Buffers of a pass, `max_num_batched_tokens` rows each.
 pub(super) struct Scratch<B: Backend> {
-    /// The residual stream. `[rows, hidden]`
+    /// The residual stream. `[tokens, hidden]`
     x: B::Buf,
-    /// A norm's output. `[rows, hidden]`
+    /// Output of a norm. `[tokens, hidden]`
     normed: B::Buf,
-    /// A sub-layer's output. `[rows, hidden]`
+    /// Output of a sub-layer before its post norm. `[tokens, hidden]`
     branch: B::Buf,
-    /// `[rows, heads · head_dim]`, as are `gate` and `mixed`.
+    /// `[tokens, heads · head_dim]`, as are `gate` and `attn_output`.
     q: B::Buf,
-    /// `[rows, kv_heads · head_dim]`, as is `v`.
+    /// `[tokens, kv_heads · head_dim]`, as is `v`.
     k: B::Buf,
     v: B::Buf,
     gate: B::Buf,
-    /// What attention mixed together of the values.
-    mixed: B::Buf,
-    /// `[rows, ffn]`, as is `up`.
+    /// Output of the attention before its projection.
+    attn_output: B::Buf,
+    /// `[tokens, ffn]`, as is `up`.
     ffn_gate: B::Buf,
     up: B::Buf,
-    /// Rows to copy.
-    picked: Vec<u32>,
-    /// Rows whose logits are asked for.
-    asked: Vec<u32>,
+    /// Rows of a copy.
+    copy_rows: Vec<u32>,
+    /// Rows of the batch whose logits are requested.
+    logits_rows: Vec<u32>,
 }
 
 impl<B: Backend> Scratch<B> {
     pub(super) fn new(backend: &B, spec: &TextSpec, sizes: &ModelSizes) -> Result<Self> {
         let bufs = widths(spec).map(|cols| backend.alloc(sizes.max_num_batched_tokens, cols));
-        let [x, normed, branch, q, gate, mixed, k, v, ffn_gate, up] = bufs;
+        let [x, normed, branch, q, gate, attn_output, k, v, ffn_gate, up] = bufs;
         Ok(Self {
             x: x?,
             normed: normed?,
@@ -44,11 +44,11 @@ impl<B: Backend> Scratch<B> {
             k: k?,
             v: v?,
             gate: gate?,
-            mixed: mixed?,
+            attn_output: attn_output?,
             ffn_gate: ffn_gate?,
             up: up?,
-            picked: Vec::with_capacity(sizes.max_num_batched_tokens),
-            asked: Vec::with_capacity(sizes.max_logits_rows),
+            copy_rows: Vec::with_capacity(sizes.max_num_batched_tokens),
+            logits_rows: Vec::with_capacity(sizes.max_logits_rows),
         })
     }
 }
@@ -60,8 +60,8 @@ fn widths(spec: &TextSpec) -> [usize; 10] {
     [hidden, hidden, hidden, query, query, query, key, key, ffn, ffn]
 }
 
-/// Bytes of the buffers that a model holds beside its weights and its KV blocks: those of a pass, the
-/// logits and the captured hidden states.
+/// Bytes of the buffers beside weights and KV blocks: those of a pass, the logits and the captured
+/// hidden states.
 pub(super) fn scratch_bytes(spec: &TextSpec, sizes: &ModelSizes, captured_layers: usize) -> usize {
     let row = widths(spec).iter().sum::<usize>() + captured_layers * spec.hidden;
     size_of::<f32>() * (sizes.max_num_batched_tokens * row + sizes.max_logits_rows * spec.vocab)
@@ -71,51 +71,55 @@ impl<B: Backend> Model<B> {
     pub(super) fn run(&mut self, batch: &[BatchEntry<'_, B>]) -> Result<()> {
         let mut slices: Vec<SeqSlice<'_>> = recycle(std::mem::take(&mut self.slices));
         slices.extend(batch.iter().map(|entry| entry.slice));
-        let rows = slices.iter().map(|slice| slice.len).sum();
-        self.collect_asked(batch, rows);
+        let rows = SeqSlice::total_len(&slices);
+        self.find_logits_rows(batch, rows);
 
-        self.embed_rows(batch, rows)?;
+        self.embed_inputs(batch, rows)?;
         for index in 0..self.spec.layers.len() {
             self.attention(index, &slices, rows)?;
             self.feed_forward(index, rows)?;
             self.capture_hidden(index, rows)?;
         }
         self.slices = recycle(slices);
-        self.score_asked()
+        self.compute_logits()
     }
 
-    fn collect_asked(&mut self, batch: &[BatchEntry<'_, B>], rows: usize) {
+    fn find_logits_rows(&mut self, batch: &[BatchEntry<'_, B>], rows: usize) {
         let ModelSizes { max_num_batched_tokens, max_logits_rows, .. } = self.sizes;
         assert!(
             rows <= max_num_batched_tokens,
-            "a pass of {rows} rows, the model was built for {max_num_batched_tokens}"
+            "a pass of {rows} tokens, the model was built for {max_num_batched_tokens}"
         );
-        let asked = &mut self.scratch.asked;
-        asked.clear();
+        let requested = &mut self.scratch.logits_rows;
+        requested.clear();
         let mut first = 0;
         for entry in batch {
             let end = first + entry.slice.len as u32;
             match entry.logits {
                 LogitsRequest::None => {}
-                LogitsRequest::Last => asked.extend(first.max(end.saturating_sub(1))..end),
-                LogitsRequest::All => asked.extend(first..end),
+                LogitsRequest::Last => requested.extend(first.max(end.saturating_sub(1))..end),
+                LogitsRequest::All => requested.extend(first..end),
             }
             first = end;
         }
-        let count = asked.len();
+        let count = requested.len();
         assert!(
             count <= max_logits_rows,
             "{count} logits rows, the model was built for {max_logits_rows}"
         );
     }
 
-    /// Token rows go through the embedding norm, finished embeddings do not.
-    fn embed_rows(&mut self, batch: &[BatchEntry<'_, B>], rows: usize) -> Result<()> {
+    /// Embeddings of tokens go through the embedding norm, finished embeddings do not.
+    fn embed_inputs(&mut self, batch: &[BatchEntry<'_, B>], rows: usize) -> Result<()> {
         let Self { backend, spec, weights, scratch, .. } = self;
         let mut first = 0;
         for entry in batch {
             if let BatchInput::Tokens(ids) = entry.input {
-                assert_eq!(ids.len(), entry.slice.len, "a token for every row of the entry");
+                assert_eq!(
+                    ids.len(),
+                    entry.slice.len,
+                    "an entry has a token for each of its positions"
+                );
                 backend.embed(&weights.embed, ids, &mut scratch.branch, first)?;
             }
             first += entry.slice.len;
@@ -124,10 +128,10 @@ impl<B: Backend> Model<B> {
         first = 0;
         for entry in batch {
             if let BatchInput::Embeds { buf, first_row } = entry.input {
-                let Scratch { x, picked, .. } = &mut *scratch;
-                picked.clear();
-                picked.extend((first_row..first_row + entry.slice.len).map(|row| row as u32));
-                backend.copy(buf, picked, x, first, 0)?;
+                let Scratch { x, copy_rows, .. } = &mut *scratch;
+                copy_rows.clear();
+                copy_rows.extend((first_row..first_row + entry.slice.len).map(|row| row as u32));
+                backend.copy(buf, copy_rows, x, first, 0)?;
             }
             first += entry.slice.len;
         }
@@ -138,7 +142,7 @@ impl<B: Backend> Model<B> {
     fn attention(&mut self, index: usize, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {
         let Self { backend, spec, weights, kv, scratch, .. } = self;
         let layer: &Layer<B> = &weights.layers[index];
-        let Scratch { x, normed, branch, q, k, v, gate, mixed, .. } = scratch;
+        let Scratch { x, normed, branch, q, k, v, gate, attn_output, .. } = scratch;
         backend.rms_norm(x, rows, Some(&layer.attn_norm), spec.norm_eps, normed)?;
         let heads = &layer.heads;
         let into = &mut [
@@ -150,9 +154,9 @@ impl<B: Backend> Model<B> {
         backend.linear(normed, rows, into)?;
         let mask = Mask::Causal { window: spec.layers[index].window };
         let shape = head_shape(spec, index);
-        heads.attend(backend, &shape, mask, slices, [q, k, v, mixed], &mut kv[index])?;
-        backend.gate(mixed, rows, gate)?;
-        backend.linear(mixed, rows, &mut [(&heads.output, &mut *branch)])?;
+        heads.attend(backend, &shape, mask, slices, [q, k, v, attn_output], &mut kv[index])?;
+        backend.gate(attn_output, rows, gate)?;
+        backend.linear(attn_output, rows, &mut [(&heads.output, &mut *branch)])?;
         backend.rms_norm(branch, rows, Some(&layer.post_attn_norm), spec.post_norm_eps, normed)?;
         backend.add(x, rows, normed)
     }
@@ -170,24 +174,24 @@ impl<B: Backend> Model<B> {
 
     fn capture_hidden(&mut self, index: usize, rows: usize) -> Result<()> {
         let Self { backend, spec, captured_layers, scratch, captured_hidden, .. } = self;
-        let Scratch { x, picked, .. } = scratch;
+        let Scratch { x, copy_rows, .. } = scratch;
         for (slot, _) in captured_layers.iter().enumerate().filter(|(_, layer)| **layer == index) {
-            picked.clear();
-            picked.extend(0..rows as u32);
-            backend.copy(x, picked, captured_hidden, 0, slot * spec.hidden)?;
+            copy_rows.clear();
+            copy_rows.extend(0..rows as u32);
+            backend.copy(x, copy_rows, captured_hidden, 0, slot * spec.hidden)?;
         }
         Ok(())
     }
 
-    /// Final norm and head, for the asked rows alone.
-    fn score_asked(&mut self) -> Result<()> {
+    /// Final norm and LM head, for the rows with requested logits only.
+    fn compute_logits(&mut self) -> Result<()> {
         let Self { backend, spec, weights, scratch, logits, .. } = self;
-        let Scratch { x, normed, branch, asked, .. } = scratch;
-        let rows = asked.len();
+        let Scratch { x, normed, branch, logits_rows, .. } = scratch;
+        let rows = logits_rows.len();
         if rows == 0 {
             return Ok(());
         }
-        backend.copy(x, asked, branch, 0, 0)?;
+        backend.copy(x, logits_rows, branch, 0, 0)?;
         backend.rms_norm(branch, rows, Some(&weights.output_norm), spec.norm_eps, normed)?;
         backend.linear(normed, rows, &mut [(&weights.output, &mut *logits)])?;
         backend.scale_softcap(logits, rows, spec.logit_scale, spec.logit_softcap)

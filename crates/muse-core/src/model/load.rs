@@ -1,10 +1,10 @@
-//! Takes tensors of a checkpoint over to a device, each checked against the shape that the
-//! checkpoint's own configuration asks for.
+//! Loads tensors of a checkpoint onto a device, each checked against the shape that the
+//! checkpoint's own configuration gives it.
 
 use crate::contract::{Backend, WeightSource, WeightView};
 use crate::{Error, Result};
 
-/// Loads tensors by name and says how far it is.
+/// Loads tensors by name and reports progress.
 pub struct Loader<'a, B: Backend> {
     backend: &'a B,
     source: &'a dyn WeightSource,
@@ -14,7 +14,7 @@ pub struct Loader<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Loader<'a, B> {
-    /// A loader of `total` tensors; `progress` hears `(done, total)` after each.
+    /// A loader of `total` tensors; `progress` is called with `(loaded, total)` after each.
     pub fn new(
         backend: &'a B,
         source: &'a dyn WeightSource,
@@ -45,7 +45,7 @@ impl<'a, B: Backend> Loader<'a, B> {
         let view = self.source.weight(name)?;
         if (view.rows, view.cols) != (rows, cols) {
             return Err(Error::Corrupt(format!(
-                "tensor {name} is [{}, {}], but the checkpoint's configuration asks for [{rows}, \
+                "tensor {name} is [{}, {}], but the checkpoint's configuration needs [{rows}, \
                  {cols}]; the tensors and the configuration belong to different models, fetch both \
                  again",
                 view.rows, view.cols

@@ -1,7 +1,7 @@
 //! The Muse-Glimmer text model over any [`Backend`].
 //!
-//! Holds weights, the paged K/V store and the buffers of a pass; of a sequence it knows only the
-//! slices that a pass names.
+//! It holds weights, KV blocks and the buffers of a pass. Of sequences it knows only the slices
+//! that a pass names.
 
 mod config;
 mod forward;
@@ -32,14 +32,14 @@ pub struct Model<B: Backend> {
     sizes: ModelSizes,
     captured_layers: Vec<usize>,
     weights: Weights<B>,
-    /// One store a layer.
+    /// One KV store per layer.
     kv: Vec<B::Kv>,
     scratch: Scratch<B>,
     /// `[max_logits_rows, vocab]`
     logits: B::Buf,
-    /// `[max_rows, captured hidden states · hidden]`
+    /// `[max_num_batched_tokens, captured layers · hidden]`
     captured_hidden: B::Buf,
-    /// Kept between passes for its memory.
+    /// Kept between passes for its memory: a pass does not allocate.
     slices: Vec<SeqSlice<'static>>,
 }
 
@@ -92,7 +92,7 @@ impl<B: Backend> Model<B> {
         })
     }
 
-    /// The stores of a group's layers.
+    /// The KV stores of the layers of a group.
     fn stores(&self, group: KvGroup) -> impl Iterator<Item = &B::Kv> {
         let layers = self.spec.layers.iter().zip(&self.kv);
         layers.filter(move |(layer, _)| config::group(layer) == group).map(|(_, kv)| kv)

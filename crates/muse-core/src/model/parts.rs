@@ -1,26 +1,26 @@
-//! Parts of a layer that the text model and its drafters have in common.
+//! Parts of a layer that the text model and its drafters share.
 
 use super::load::Loader;
 use crate::Result;
 use crate::contract::{Attention, Backend, Mask, Rope, SeqSlice};
 
-/// The projections of an attention and the norms of its heads.
+/// Projections and norms of an attention.
 pub struct Heads<B: Backend> {
     /// `[heads · head_dim, hidden]`
     pub q: B::Weight,
     /// `[kv_heads · head_dim, hidden]`, as is `v`.
     pub k: B::Weight,
-    /// Values.
+    /// See `k`.
     pub v: B::Weight,
-    /// Norms every head of q. `[1, head_dim]`
+    /// Weight of the norm of each head of q. `[1, head_dim]`
     pub q_norm: B::Buf,
-    /// Norms every head of k. `[1, head_dim]`
+    /// Weight of the norm of each head of k. `[1, head_dim]`
     pub k_norm: B::Buf,
     /// `[hidden, heads · head_dim]`
     pub output: B::Weight,
 }
 
-/// How heads attend.
+/// Geometry of the heads of a layer.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadShape {
     /// Query heads.
@@ -43,10 +43,10 @@ impl HeadShape {
 }
 
 impl<B: Backend> Heads<B> {
-    /// Tensors of [`Heads`].
+    /// Number of tensors.
     pub const TENSORS: usize = 6;
 
-    /// Loads those of a layer.
+    /// Loads the tensors of a layer.
     pub fn load(
         loader: &mut Loader<'_, B>,
         layer: usize,
@@ -66,18 +66,18 @@ impl<B: Backend> Heads<B> {
         })
     }
 
-    /// From projected q, k and v to the values mixed together: norms and rotates q and k, stores k
-    /// and v at their positions, attends.
+    /// Attention over projected q, k and v: norms and rotates q and k in place, stores k and v at
+    /// their positions, and writes the attention's output, `[rows, heads · head_dim]`, to `out`.
     pub fn attend(
         &self,
         backend: &B,
         shape: &HeadShape,
         mask: Mask,
         slices: &[SeqSlice<'_>],
-        [q, k, v, mixed]: [&mut B::Buf; 4],
+        [q, k, v, out]: [&mut B::Buf; 4],
         kv: &mut B::Kv,
     ) -> Result<()> {
-        let rows = slices.iter().map(|slice| slice.len).sum();
+        let rows = SeqSlice::total_len(slices);
         backend.head_norm(q, rows, &self.q_norm, shape.norm_eps)?;
         backend.head_norm(k, rows, &self.k_norm, shape.norm_eps)?;
         if let Some(rope) = shape.rope() {
@@ -87,11 +87,11 @@ impl<B: Backend> Heads<B> {
         backend.write_kv(kv, slices, k, v)?;
         let HeadShape { heads, head_dim, .. } = *shape;
         let scale = 1.0 / (head_dim as f32).sqrt();
-        backend.attend(q, kv, slices, &Attention { heads, head_dim, scale, mask }, mixed)
+        backend.attend(q, kv, slices, &Attention { heads, head_dim, scale, mask }, out)
     }
 }
 
-/// A gated feed-forward.
+/// A gated feed-forward network.
 pub struct FeedForward<B: Backend> {
     /// `[ffn, hidden]`, as is `up`.
     gate: B::Weight,
@@ -101,10 +101,10 @@ pub struct FeedForward<B: Backend> {
 }
 
 impl<B: Backend> FeedForward<B> {
-    /// Tensors of [`FeedForward`].
+    /// Number of tensors.
     pub const TENSORS: usize = 3;
 
-    /// Loads that of a layer.
+    /// Loads the tensors of a layer.
     pub fn load(
         loader: &mut Loader<'_, B>,
         layer: usize,
@@ -119,7 +119,7 @@ impl<B: Backend> FeedForward<B> {
         })
     }
 
-    /// `out = Wdown (silu(Wgate x) · Wup x)`; `gate` and `up`, `[rows, ffn]`, are written over.
+    /// `out = Wdown (silu(Wgate x) · Wup x)`; `gate` and `up`, `[rows, ffn]`, are scratch.
     pub fn run(
         &self,
         backend: &B,

@@ -1,5 +1,5 @@
-//! A checkpoint in the numbers that a Tenstorrent card would multiply by, for devices that hold
-//! them otherwise. BF16 holds every BFP value, so that is what the matrices come back in.
+//! A checkpoint whose matrices are rounded to the block float formats of a Tenstorrent card, for
+//! devices that store them otherwise. They are returned as BF16, which holds every BFP value.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,19 @@ use crate::contract::{
 use crate::quant::Format;
 use crate::quant::tile::{Bfp, FACE, TileFormat};
 
-/// Which block formats the matrices of a model are rounded to; the embedding and the norms never
-/// are.
+/// Which block float formats the matrices of a model are rounded to. The embedding and the norms
+/// are not rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BfpPolicy {
     /// All in BFP8_B.
     Bfp8,
-    /// The feed-forward in BFP4_B, attention, head and projections in BFP8_B: the published mix.
+    /// The feed-forward in BFP4_B, attention, LM head and the drafter's projection in BFP8_B, as the
+    /// published configuration has it.
     Bfp4,
 }
 
 impl BfpPolicy {
-    /// The format of a tensor by its canonical name; none for what is left as it is.
+    /// The format of a tensor by its canonical name; none for tensors that are not rounded.
     pub fn format(self, name: &str) -> Option<TileFormat> {
         let part = name.strip_suffix(".weight")?.rsplit('.').next()?;
         match (part, self) {
@@ -40,18 +41,18 @@ impl BfpPolicy {
 /// A checkpoint whose matrices are rounded as they are read.
 pub struct RoundedWeights<'a> {
     source: &'a dyn WeightSource,
-    mix: BfpPolicy,
+    policy: BfpPolicy,
     tensors: Vec<TensorInfo>,
 }
 
 impl<'a> RoundedWeights<'a> {
     /// Rounds the matrices of `source`.
-    pub fn new(source: &'a dyn WeightSource, mix: BfpPolicy) -> Self {
+    pub fn new(source: &'a dyn WeightSource, policy: BfpPolicy) -> Self {
         let mut tensors = source.tensors().to_vec();
-        for tensor in tensors.iter_mut().filter(|t| rounding(mix, &t.name).is_some()) {
+        for tensor in tensors.iter_mut().filter(|t| rounding(policy, &t.name).is_some()) {
             tensor.format = Format::Bf16;
         }
-        Self { source, mix, tensors }
+        Self { source, policy, tensors }
     }
 }
 
@@ -74,7 +75,7 @@ impl WeightSource for RoundedWeights<'_> {
 
     fn weight(&self, name: &str) -> Result<WeightView<'_>> {
         let view = self.source.weight(name)?;
-        let Some(bfp) = rounding(self.mix, name) else { return Ok(view) };
+        let Some(bfp) = rounding(self.policy, name) else { return Ok(view) };
         let mut values = view.to_f32();
         round(&mut values, view.cols, bfp);
         let bytes = values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect();
@@ -86,18 +87,18 @@ impl WeightSource for RoundedWeights<'_> {
     }
 }
 
-fn rounding(mix: BfpPolicy, name: &str) -> Option<Bfp> {
-    mix.format(name)?.bfp()
+fn rounding(policy: BfpPolicy, name: &str) -> Option<Bfp> {
+    policy.format(name)?.bfp()
 }
 
-/// Rounds `[N, K]`: groups lie along N, for the card holds the transpose.
+/// Rounds a matrix `[N, K]`. Groups lie along N: the card holds the transpose.
 fn round(values: &mut [f32], cols: usize, bfp: Bfp) {
     for rows in values.chunks_mut(FACE * cols) {
         for col in 0..cols {
             let mut group = [0.0; FACE];
             let column = |rows: &[f32], i: usize| rows.get(i * cols + col).copied();
             for (i, value) in group.iter_mut().enumerate() {
-                // A tile that is not full is filled up with zeros, which change no exponent.
+                // Tiles are padded with zeros, which do not change a group's exponent.
                 *value = column(rows, i).unwrap_or(0.0);
             }
             bfp.round(&mut group);
@@ -110,19 +111,19 @@ fn round(values: &mut [f32], cols: usize, bfp: Bfp) {
 mod tests {
     use super::*;
 
-    /// Rounding gives what encoding the transpose into tiles and decoding it gives.
+    /// Rounding equals encoding the transpose into tiles and decoding it.
     #[test]
-    fn rounded_is_what_the_tiles_hold() {
+    fn rounding_equals_encoding_into_tiles() {
         for (rows, cols) in [(32, 32), (40, 7), (1, 3)] {
             let matrix: Vec<f32> =
                 (0..rows * cols).map(|i| (i as f32 * 0.37).sin() * (1.0 + i as f32)).collect();
             for format in [TileFormat::Bfp8, TileFormat::Bfp4] {
                 let tiles = format.tilize_transposed(&matrix, cols);
-                let wanted = format.untilize(&tiles, cols, rows);
+                let expected = format.untilize(&tiles, cols, rows);
                 let mut got = matrix.clone();
                 round(&mut got, cols, format.bfp().expect("a block format"));
                 for (i, value) in got.iter().enumerate() {
-                    let want = wanted[i % cols * rows + i / cols];
+                    let want = expected[i % cols * rows + i / cols];
                     assert_eq!(*value, want, "[{rows}, {cols}] at {i}");
                     assert_eq!(half::bf16::from_f32(want).to_f32(), want, "BF16 holds it");
                 }
@@ -131,8 +132,8 @@ mod tests {
     }
 
     #[test]
-    fn the_mix_is_the_published_one() {
-        let formats = |name| [BfpPolicy::Bfp8, BfpPolicy::Bfp4].map(|mix| mix.format(name));
+    fn the_policies_are_the_published_ones() {
+        let formats = |name| [BfpPolicy::Bfp8, BfpPolicy::Bfp4].map(|policy| policy.format(name));
         let (eight, four) = (Some(TileFormat::Bfp8), Some(TileFormat::Bfp4));
         assert_eq!(formats("blk.3.ffn_up.weight"), [eight, four]);
         assert_eq!(formats("blk.3.attn_gate.weight"), [eight, eight]);

@@ -5,7 +5,7 @@ use super::parts::{FeedForward, HeadShape, Heads};
 use crate::Result;
 use crate::contract::{Backend, TextSpec, WeightSource};
 
-/// All tensors but the K/V store.
+/// All tensors of the text model.
 pub(super) struct Weights<B: Backend> {
     pub(super) embed: B::Weight,
     pub(super) layers: Vec<Layer<B>>,
@@ -13,10 +13,10 @@ pub(super) struct Weights<B: Backend> {
     pub(super) output: B::Weight,
 }
 
-/// One layer. Norm vectors are the factors themselves.
+/// One layer. Norm weights are the factors themselves, not their difference from 1.
 pub(super) struct Layer<B: Backend> {
     pub(super) attn_norm: B::Buf,
-    /// Its norm of q holds the factor 3.87.
+    /// The norm of q holds the factor 3.87, as [`WeightSource`] gives it.
     pub(super) heads: Heads<B>,
     pub(super) gate: B::Weight,
     pub(super) post_attn_norm: B::Buf,
@@ -32,8 +32,8 @@ impl<B: Backend> Weights<B> {
         spec: &TextSpec,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
-        let tensors_a_layer = Heads::<B>::TENSORS + FeedForward::<B>::TENSORS + 5;
-        let total = spec.layers.len() * tensors_a_layer + 3;
+        let tensors_per_layer = Heads::<B>::TENSORS + FeedForward::<B>::TENSORS + 5;
+        let total = spec.layers.len() * tensors_per_layer + 3;
         let mut loader = Loader::new(backend, source, total, progress);
         Ok(Self {
             embed: loader.matrix("token_embd.weight", spec.vocab, spec.hidden)?,
@@ -62,7 +62,7 @@ impl<B: Backend> Layer<B> {
     }
 }
 
-/// How a layer's heads attend.
+/// Geometry of a layer's heads.
 pub(super) fn head_shape(spec: &TextSpec, index: usize) -> HeadShape {
     let TextSpec { heads, kv_heads, head_dim, norm_eps, rope_theta, .. } = *spec;
     let rope_theta = spec.layers[index].rope.then_some(rope_theta);

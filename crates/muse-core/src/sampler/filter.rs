@@ -1,11 +1,11 @@
-//! Which tokens stay in the draw, and with what weight: temperature, top-k, top-p, min-p in this
-//! order. A filter that removes nothing changes nothing, not even the noise's meaning.
+//! Which tokens may be sampled, and with what weight: temperature, top-k, top-p, min-p in this
+//! order. A filter that removes nothing leaves the result the same for the same noise.
 
 use std::cmp::Ordering;
 
 use crate::contract::Sampling;
 
-/// A token that may be drawn.
+/// A token that may be sampled.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) token: u32,
@@ -21,7 +21,7 @@ impl Candidate {
     }
 }
 
-/// Fills `kept` with what may be drawn from `values`, in id order.
+/// Fills `kept` with the tokens of `values` that may be sampled, in id order.
 pub(super) fn keep(values: &[f32], sampling: &Sampling, kept: &mut Vec<Candidate>) {
     let k = sampling.top_k as usize;
     largest(values, if k == 0 { usize::MAX } else { k }, kept);
@@ -40,59 +40,61 @@ pub(super) fn keep(values: &[f32], sampling: &Sampling, kept: &mut Vec<Candidate
     kept.sort_unstable_by_key(|c| c.token);
 }
 
-/// The `k` largest of `values`, in id order; what is not above minus infinity is left out.
+/// Fills `kept` with the `k` largest of `values`, in id order. Values that are not above minus
+/// infinity are left out.
 pub(super) fn largest(values: &[f32], k: usize, kept: &mut Vec<Candidate>) {
     kept.clear();
     if k == 0 {
         return;
     }
-    let room = k.saturating_mul(2).max(128);
-    // Ids come in ascending order, so a later equal of the k-th best never displaces it.
-    let mut floor = f32::NEG_INFINITY;
+    let capacity = k.saturating_mul(2).max(128);
+    // Ids ascend: a later value equal to the k-th best never displaces it.
+    let mut threshold = f32::NEG_INFINITY;
     for (token, &value) in values.iter().enumerate() {
-        if value > floor {
+        if value > threshold {
             // Adding zero turns -0 into 0; infinity would leave no finite difference.
             let value = value.min(f32::MAX) + 0.0;
             kept.push(Candidate { token: token as u32, value, weight: 0.0 });
-            if kept.len() == room {
-                floor = best_first(kept, k);
+            if kept.len() == capacity {
+                threshold = truncate_to_best(kept, k);
             }
         }
     }
     if kept.len() > k {
-        best_first(kept, k);
+        truncate_to_best(kept, k);
     }
     kept.sort_unstable_by_key(|c| c.token);
 }
 
-/// Cuts `kept` to its `k` best and returns the value of the worst of them.
-fn best_first(kept: &mut Vec<Candidate>, k: usize) -> f32 {
-    let floor = kept.select_nth_unstable_by(k - 1, Candidate::order).1.value;
+/// Truncates `kept` to its `k` best and returns the value of the worst of them.
+fn truncate_to_best(kept: &mut Vec<Candidate>, k: usize) -> f32 {
+    let threshold = kept.select_nth_unstable_by(k - 1, Candidate::order).1.value;
     kept.truncate(k);
-    floor
+    threshold
 }
 
-/// Keeps the smallest set of best tokens that holds the share `p` of all weight; at least one.
+/// Keeps the smallest set of best tokens with at least the share `p` of all weight; at least one.
 fn nucleus(kept: &mut Vec<Candidate>, p: f64) {
-    let wanted = p * kept.iter().map(|c| c.weight).sum::<f64>();
-    let (mut sum, mut sorted, mut block) = (0.0, 0, 64);
+    let needed = p * kept.iter().map(|c| c.weight).sum::<f64>();
+    let (mut sum, mut sorted, mut batch) = (0.0, 0, 64);
     while sorted < kept.len() {
-        // Sorts only as far as the set reaches: it is small beside a vocabulary.
+        // Sorts in growing batches, only as far as the set reaches: it is small beside a
+        // vocabulary.
         let rest = &mut kept[sorted..];
-        let size = block.min(rest.len());
+        let size = batch.min(rest.len());
         if size < rest.len() {
             rest.select_nth_unstable_by(size - 1, Candidate::order);
         }
         rest[..size].sort_unstable_by(Candidate::order);
         for (i, candidate) in rest[..size].iter().enumerate() {
             sum += candidate.weight;
-            if sum >= wanted {
+            if sum >= needed {
                 kept.truncate(sorted + i + 1);
                 return;
             }
         }
         sorted += size;
-        block *= 4;
+        batch *= 4;
     }
 }
 

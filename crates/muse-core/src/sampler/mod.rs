@@ -1,5 +1,5 @@
-//! Chooses a token from logits: the definition that every device's `pick` agrees with. A choice
-//! depends on its own row and settings alone, its noise on `(seed, position)` alone.
+//! Samples a token from logits: the definition of [`crate::contract::Backend::sample`] for every
+//! device. A sample depends on its own row and settings only, its noise on `(seed, position)` only.
 
 mod filter;
 mod logprob;
@@ -17,18 +17,18 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Memory that choices on one thread reuse.
+/// Buffers that samples on one thread reuse.
 #[derive(Default)]
 struct Scratch {
     values: Vec<f32>,
     kept: Vec<Candidate>,
 }
 
-/// Chooses from `logits`, one row `[vocab]` after scale and cap (`row.row` is not looked at).
+/// Samples from `logits`, one row `[vocab]` after scale and soft cap. `row.row` is not read.
 ///
-/// Scores that are not numbers are never chosen; among equals the lowest id wins. When nothing can
-/// be chosen at all the answer is token 0: callers see to it that a mask allows something. A row
-/// without any number gives a token whose log-probability is none either.
+/// Logits that are NaN are never sampled; among equals the lowest id wins. When no token can be
+/// sampled the result is token 0: callers make sure that a mask allows something. If all logits
+/// are NaN, so is the log-probability of the result.
 ///
 /// ```
 /// use muse_core::contract::{History, SampleRow, Sampling, Token};
@@ -46,7 +46,7 @@ struct Scratch {
 /// ```
 pub fn sample(logits: &[f32], row: &SampleRow<'_>) -> Sampled {
     let token = SCRATCH.with_borrow_mut(|Scratch { values, kept }| {
-        let values = if changes_scores(row) {
+        let values = if adjusts_logits(row) {
             adjust(logits, row, values);
             values.as_slice()
         } else {
@@ -59,19 +59,19 @@ pub fn sample(logits: &[f32], row: &SampleRow<'_>) -> Sampled {
             draw(kept, noise::uniform(row.sampling.seed, row.position))
         }
     });
-    if logits.iter().all(|score| score.is_nan()) {
+    if logits.iter().all(|logit| logit.is_nan()) {
         return Sampled { token, logprob: f32::NAN, top: Vec::new() };
     }
     match row.logprobs {
         None => Sampled { token, logprob: 0.0, top: Vec::new() },
-        Some(wanted) => logprob::report(logits, token, wanted as usize),
+        Some(count) => logprob::report(logits, token, count as usize),
     }
 }
 
-/// Checks settings that came from outside. `vocab` bounds the tokens of the logit bias.
+/// Checks settings of a request. `vocab` bounds the tokens of the logit bias.
 ///
 /// # Errors
-/// [`Error::Invalid`] names the field, what it holds and what it may hold.
+/// [`Error::Invalid`] names the field, its value and the allowed values.
 pub fn validate(sampling: &Sampling, vocab: usize) -> Result<()> {
     let Sampling { temperature, top_p, min_p, repetition_penalty, .. } = *sampling;
     let Sampling { frequency_penalty, presence_penalty, .. } = *sampling;
@@ -100,18 +100,18 @@ fn check(field: &str, value: f32, fits: bool, expected: &str) -> Result<()> {
     Err(Error::Invalid(format!("{field} is {value}, expected {expected}")))
 }
 
-/// Whether the penalties look at what a sequence said: without them no history need be kept.
+/// Whether penalties read the tokens of a sequence; if not, no history has to be kept.
 pub fn counts_history(sampling: &Sampling) -> bool {
     sampling.repetition_penalty != 1.0
         || sampling.frequency_penalty != 0.0
         || sampling.presence_penalty != 0.0
 }
 
-fn changes_scores(row: &SampleRow<'_>) -> bool {
+fn adjusts_logits(row: &SampleRow<'_>) -> bool {
     row.mask.is_some() || !row.sampling.logit_bias.is_empty() || counts_history(row.sampling)
 }
 
-/// Penalties, then logit bias, then the mask.
+/// Applies penalties, then logit bias, then the mask.
 fn adjust(logits: &[f32], row: &SampleRow<'_>, values: &mut Vec<f32>) {
     values.clear();
     values.extend_from_slice(logits);
@@ -137,7 +137,7 @@ fn adjust(logits: &[f32], row: &SampleRow<'_>, values: &mut Vec<f32>) {
     }
 }
 
-/// Every token of prompt, completion and draft, each once.
+/// Applies the penalties once to every token of prompt, completion and draft.
 fn penalise(row: &SampleRow<'_>, values: &mut [f32]) {
     let (history, drafted) = (row.history, row.drafted);
     let drafts = |token: Token| drafted.iter().filter(|&&t| t == token).count() as u32;
@@ -170,7 +170,7 @@ fn penalise_one(values: &mut [f32], sampling: &Sampling, token: Token, count: u3
     }
 }
 
-/// The first of the largest numbers.
+/// The first of the largest values.
 fn argmax(values: &[f32]) -> Token {
     const LANES: usize = 16;
     let larger = |best: f32, value: f32| if value > best { value } else { best };
@@ -185,18 +185,18 @@ fn argmax(values: &[f32]) -> Token {
     Token(values.iter().position(|&value| value == best).unwrap_or(0) as u32)
 }
 
-/// Walks the weights, in id order, up to the share `noise` of their sum.
+/// The token at the share `noise` of the summed weights, in id order.
 fn draw(kept: &[Candidate], noise: f64) -> Token {
     let total: f64 = kept.iter().map(|c| c.weight).sum();
     let mut left = noise * total;
-    let mut chosen = 0;
+    let mut sampled = 0;
     for candidate in kept.iter().filter(|c| c.weight > 0.0) {
-        // Rounding may leave a rest behind the last one, which then is it.
-        chosen = candidate.token;
+        // Rounding may leave a rest behind the last candidate, which is then the result.
+        sampled = candidate.token;
         left -= candidate.weight;
         if left < 0.0 {
             break;
         }
     }
-    Token(chosen)
+    Token(sampled)
 }

@@ -1,8 +1,8 @@
-//! Counter-based noise: a function of seed and position, with no state to carry or to lose.
+//! Counter-based noise: a function of seed and position, without state.
 
 use crate::hash::hash64;
 
-/// Keeps the noise of a seed apart from the seeds that are derived from it.
+/// Makes the noise of a seed independent of the seeds that are derived from it by hashing.
 const NOISE: u64 = 0x6d75_7365_6e6f_6973;
 
 /// Uniform in `[0, 1)`, a function of `(seed, position)`.

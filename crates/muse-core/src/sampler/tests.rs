@@ -1,10 +1,10 @@
-//! Choices against exact probabilities and against a plain second reading of the settings.
+//! Samples against exact probabilities and against a naive implementation of the settings.
 
 use super::{noise, sample, validate};
 use crate::contract::{History, SampleRow, Sampled, Sampling, Token, TokenMask};
 use crate::hash::hash64;
 
-const SCORES: [f32; 6] = [1.0, 3.0, -2.0, 2.5, 3.0, 0.0];
+const LOGITS: [f32; 6] = [1.0, 3.0, -2.0, 2.5, 3.0, 0.0];
 
 fn row<'a>(sampling: &'a Sampling, history: &'a History) -> SampleRow<'a> {
     SampleRow { row: 0, sampling, history, drafted: &[], mask: None, position: 0, logprobs: None }
@@ -31,8 +31,8 @@ fn shares(logits: &[f32], row: SampleRow<'_>, draws: u32) -> Vec<f64> {
     counts.iter().map(|&c| f64::from(c) / f64::from(draws)).collect()
 }
 
-/// Fails when the draws are no sample of `expect` (unnormalised); a token of weight 0 must not
-/// come. The bound of chi² at few degrees of freedom is passed by chance once in 10^6.
+/// Fails when samples do not follow `expect` (unnormalised); a token of weight 0 must not be
+/// sampled. At few degrees of freedom chi² exceeds the bound by chance once in 10^6.
 #[track_caller]
 fn check_distribution(logits: &[f32], row: SampleRow<'_>, expect: &[f64]) {
     const DRAWS: u32 = 20_000;
@@ -54,16 +54,16 @@ fn exp(logits: &[f32]) -> Vec<f64> {
 }
 
 #[test]
-fn greedy_takes_the_first_of_the_best_and_survives_nan() {
+fn greedy_takes_the_first_of_the_best_and_ignores_nan() {
     let (greedy, history) = (Sampling::default(), History::default());
     let check = |logits: &[f32], expect: u32| {
         assert_eq!(sample(logits, &row(&greedy, &history)).token, Token(expect));
     };
-    check(&SCORES, 1);
+    check(&LOGITS, 1);
     check(&[f32::NAN, -1.0, f32::NAN, -1.0], 1);
     check(&[f32::NAN, f32::NAN], 0);
-    let lost = |logits: &[f32]| sample(logits, &row(&greedy, &history)).logprob.is_nan();
-    assert!(lost(&[f32::NAN, f32::NAN]) && !lost(&[f32::NAN, -1.0]));
+    let is_nan = |logits: &[f32]| sample(logits, &row(&greedy, &history)).logprob.is_nan();
+    assert!(is_nan(&[f32::NAN, f32::NAN]) && !is_nan(&[f32::NAN, -1.0]));
     check(&[f32::NEG_INFINITY, -3.0], 1);
     check(&[0.0, f32::INFINITY, f32::INFINITY], 1);
     let mut long = vec![-1.0; 1000];
@@ -77,21 +77,21 @@ fn draws_follow_the_exact_probabilities() {
     let history = History::default();
     for temperature in [0.5f32, 1.0, 3.0] {
         let sampling = warm(|s| s.temperature = temperature);
-        let expect = exp(&SCORES.map(|s| s / temperature));
-        check_distribution(&SCORES, row(&sampling, &history), &expect);
+        let expect = exp(&LOGITS.map(|s| s / temperature));
+        check_distribution(&LOGITS, row(&sampling, &history), &expect);
     }
 }
 
 #[test]
-fn seeds_draw_like_positions() {
+fn noise_by_seed_is_as_uniform_as_by_position() {
     let history = History::default();
     let mut counts = [0u32; 6];
     for seed in 0..20_000 {
         let sampling = warm(|s| s.seed = seed);
-        counts[sample(&SCORES, &row(&sampling, &history)).token.0 as usize] += 1;
+        counts[sample(&LOGITS, &row(&sampling, &history)).token.0 as usize] += 1;
     }
-    let total: f64 = exp(&SCORES).iter().sum();
-    for (count, weight) in counts.iter().zip(exp(&SCORES)) {
+    let total: f64 = exp(&LOGITS).iter().sum();
+    for (count, weight) in counts.iter().zip(exp(&LOGITS)) {
         assert!((f64::from(*count) / 20_000.0 - weight / total).abs() < 0.02);
     }
 }
@@ -99,29 +99,29 @@ fn seeds_draw_like_positions() {
 #[test]
 fn filters_apply_in_order() {
     let history = History::default();
-    let weights = exp(&SCORES);
+    let weights = exp(&LOGITS);
     let only = |tokens: &[usize]| -> Vec<f64> {
         (0..6).map(|i| if tokens.contains(&i) { weights[i] } else { 0.0 }).collect()
     };
     let check = |change: fn(&mut Sampling), expect: Vec<f64>| {
         let sampling = warm(change);
-        check_distribution(&SCORES, row(&sampling, &history), &expect);
+        check_distribution(&LOGITS, row(&sampling, &history), &expect);
     };
-    // Equal logits at the edge: the lower id stays.
+    // Equal logits at the boundary: the lower id is kept.
     check(|s| s.top_k = 1, only(&[1]));
     check(|s| s.top_k = 3, only(&[1, 3, 4]));
-    // Shares of 1, 4, 3 are 0.363, 0.363, 0.220: the one that crosses the bound stays.
+    // Shares of 1, 4, 3 are 0.363, 0.363, 0.220: the one that crosses the bound is kept.
     check(|s| s.top_p = 0.7, only(&[1, 4]));
     check(|s| s.top_p = 0.8, only(&[1, 3, 4]));
     check(|s| s.top_p = 0.0, only(&[1]));
     // exp(2.5 - 3) = 0.607, exp(1 - 3) = 0.135.
     check(|s| s.min_p = 0.5, only(&[1, 3, 4]));
     check(|s| s.min_p = 0.1, only(&[0, 1, 3, 4]));
-    // top-p counts what top-k left (0.5 + 0.5), not the whole row.
+    // top-p counts what top-k kept (0.5 + 0.5), not the whole row.
     check(|s| (s.top_k, s.top_p) = (2, 0.45), only(&[1]));
     // The temperature comes before top-p: 0.363 + 0.363 no longer reach 0.7 when it is high.
     let flat = warm(|s| (s.temperature, s.top_p) = (10.0, 0.7));
-    let drawn = shares(&SCORES, row(&flat, &history), 5_000);
+    let drawn = shares(&LOGITS, row(&flat, &history), 5_000);
     assert!(drawn[3] > 0.0, "a high temperature widens the nucleus");
 }
 
@@ -166,7 +166,7 @@ fn top_k_and_top_p_agree_with_a_full_sort() {
 }
 
 #[test]
-fn penalties_count_the_draft_as_said() {
+fn penalties_count_draft_tokens_as_completion() {
     let mut history = History::default();
     history.prompt.extend([Token(0), Token(1)]);
     history.completion.insert(Token(3), 2);
@@ -179,15 +179,15 @@ fn penalties_count_the_draft_as_said() {
     let row = SampleRow { drafted: &drafted, ..row(&sampling, &history) };
     // Prompt: divided only. Completion and draft: also 0.25 a time and 0.5 once.
     let expect = [0.5, 1.5, -4.0 - 0.5 - 0.5, 1.25 - 0.75 - 0.5, 3.0, 0.0];
-    check_distribution(&SCORES, row, &exp(&expect));
+    check_distribution(&LOGITS, row, &exp(&expect));
 
-    // A draft of tokens counts like the same tokens said.
+    // Draft tokens count like the same tokens in the completion.
     let mut longer = history.clone();
     longer.completion = [(Token(3), 3), (Token(2), 2)].into();
-    let said = SampleRow { drafted: &[], history: &longer, ..row };
+    let completed = SampleRow { drafted: &[], history: &longer, ..row };
     for position in 0..200 {
-        let (a, b) = (SampleRow { position, ..row }, SampleRow { position, ..said });
-        assert_eq!(sample(&SCORES, &a), sample(&SCORES, &b));
+        let (a, b) = (SampleRow { position, ..row }, SampleRow { position, ..completed });
+        assert_eq!(sample(&LOGITS, &a), sample(&LOGITS, &b));
     }
 }
 
@@ -195,40 +195,40 @@ fn penalties_count_the_draft_as_said() {
 fn bias_and_mask_come_before_the_filters() {
     let history = History::default();
     let biased = warm(|s| s.logit_bias = vec![(Token(2), 5.0), (Token(1), -100.0)]);
-    let mut expect = SCORES;
+    let mut expect = LOGITS;
     expect[2] += 5.0;
     expect[1] -= 100.0;
-    check_distribution(&SCORES, row(&biased, &history), &exp(&expect));
+    check_distribution(&LOGITS, row(&biased, &history), &exp(&expect));
 
     let allowed = mask(&[0, 2]);
     let top = warm(|s| s.top_k = 2);
     let masked = SampleRow { mask: Some(&allowed), ..row(&top, &history) };
-    check_distribution(&SCORES, masked, &[1f64.exp(), 0.0, (-2f64).exp(), 0.0, 0.0, 0.0]);
+    check_distribution(&LOGITS, masked, &[1f64.exp(), 0.0, (-2f64).exp(), 0.0, 0.0, 0.0]);
     let greedy = Sampling::default();
     let masked = SampleRow { mask: Some(&allowed), ..row(&greedy, &history) };
-    assert_eq!(sample(&SCORES, &masked).token, Token(0));
+    assert_eq!(sample(&LOGITS, &masked).token, Token(0));
 }
 
 #[test]
-fn log_probabilities_are_of_the_untouched_scores() {
+fn log_probabilities_are_of_the_models_own_logits() {
     let history = History::default();
     let sampling = warm(|s| s.logit_bias = vec![(Token(2), 50.0)]);
     let row = SampleRow { logprobs: Some(3), ..row(&sampling, &history) };
-    let Sampled { token, logprob, top } = sample(&SCORES, &row);
-    let norm = exp(&SCORES).iter().sum::<f64>().ln();
+    let Sampled { token, logprob, top } = sample(&LOGITS, &row);
+    let norm = exp(&LOGITS).iter().sum::<f64>().ln();
     assert_eq!(token, Token(2));
     assert!((f64::from(logprob) - (-2.0 - norm)).abs() < 1e-6);
     assert_eq!(top.iter().map(|t| t.0.0).collect::<Vec<_>>(), [1, 4, 3]);
     for (token, logprob) in top {
-        let exact = f64::from(SCORES[token.0 as usize]) - norm;
+        let exact = f64::from(LOGITS[token.0 as usize]) - norm;
         assert!((f64::from(logprob) - exact).abs() < 1e-6);
     }
-    assert_eq!(sample(&SCORES, &SampleRow { logprobs: Some(99), ..row }).top.len(), 6);
-    assert!(sample(&SCORES, &SampleRow { logprobs: Some(0), ..row }).top.is_empty());
+    assert_eq!(sample(&LOGITS, &SampleRow { logprobs: Some(99), ..row }).top.len(), 6);
+    assert!(sample(&LOGITS, &SampleRow { logprobs: Some(0), ..row }).top.is_empty());
 }
 
 #[test]
-fn neighbours_share_no_noise() {
+fn noise_of_neighbouring_seeds_and_positions_is_uncorrelated() {
     // Correlation of uniform samples has a deviation of 1 / sqrt(n) = 0.01.
     let correlation = |pairs: &[(f64, f64)]| {
         let product = |&(a, b): &(f64, f64)| (a - 0.5) * (b - 0.5) * 12.0;
@@ -240,7 +240,8 @@ fn neighbours_share_no_noise() {
         let by_seed: Vec<_> = (0..10_000)
             .map(|i| (noise::uniform(i, 9), noise::uniform(i + u64::from(lag), 9)))
             .collect();
-        // Seed s at position p + 1 against seed s + 1 at position p: what `seed + position` fails.
+        // Seed s at position p + 1 against seed s + 1 at position p: noise of `seed + position` would
+        // be equal.
         let diagonal: Vec<_> = (0..10_000)
             .map(|i| (noise::uniform(i, 9 + lag), noise::uniform(i + u64::from(lag), 9)))
             .collect();

@@ -1,17 +1,17 @@
-//! What a step costs: measured times by rows of a pass and by drafted blocks.
+//! What a step costs: measured times of passes by their tokens, and of drafting by draft blocks.
 
 use std::time::Duration;
 
-/// Row counts up to this have a point each; above it a point covers a quarter of a doubling.
+/// Token counts up to this have a point each; above it a point covers a quarter of a doubling.
 const EXACT: usize = 16;
 const POINTS: usize = EXACT + 4 * 16;
-/// Samples of a point of which the quickest counts, the first aside: that one is warm-up.
+/// Of the first samples of a point the quickest counts; the very first is warm-up.
 const FIRST: u32 = 4;
-/// Shares of a later sample: a quicker one shows what a step costs, a slower one mostly that others
-/// had the machine. Yet the machine's load and the context do change.
+/// Weights of a later sample. A quicker one shows what a step costs, a slower one mostly that other
+/// processes used the machine; yet its load and the context length do change.
 const QUICKER: f64 = 0.25;
 const SLOWER: f64 = 0.0625;
-/// A measured point is measured anew after so many samples of others.
+/// A point counts as known while it was measured within so many samples of the curve.
 const STALE: u64 = 256;
 
 /// Measured cost of a step. Times are in seconds.
@@ -26,33 +26,39 @@ impl StepCost {
         Self { passes: Curve::new(), drafts: Curve::new() }
     }
 
-    /// Takes in a step: its rows and the time of its pass, its blocks and the time of drafting.
-    /// A clock that stands still measures nothing.
-    pub(super) fn measure(&mut self, rows: usize, pass: Duration, blocks: usize, draft: Duration) {
-        self.passes.measure(rows, pass);
-        self.drafts.measure(blocks, draft);
+    /// Takes in a step: the tokens and the time of its pass, the draft blocks and the time of
+    /// drafting. A time of zero, from a clock that stands still, is not a measurement.
+    pub(super) fn measure(
+        &mut self,
+        tokens: usize,
+        pass: Duration,
+        draft_blocks: usize,
+        draft: Duration,
+    ) {
+        self.passes.measure(tokens, pass);
+        self.drafts.measure(draft_blocks, draft);
     }
 
-    /// Whether passes were ever measured.
+    /// Whether any pass was measured.
     pub(super) fn is_known(&self) -> bool {
         self.passes.samples > 0
     }
 
-    /// Whether a pass of at most `rows` rows was measured lately.
-    pub(super) fn knows(&self, rows: usize) -> bool {
-        let points = &self.passes.points[..=point(rows)];
+    /// Whether a pass of at most `tokens` tokens was measured lately.
+    pub(super) fn knows(&self, tokens: usize) -> bool {
+        let points = &self.passes.points[..=point(tokens)];
         points.iter().any(|p| p.samples > 1 && self.passes.samples - p.measured < STALE)
     }
 
     /// Expected time of a step.
-    pub(super) fn expect(&self, rows: usize, blocks: usize) -> f64 {
-        let draft = if blocks == 0 { 0.0 } else { self.drafts.at(blocks) };
-        self.passes.at(rows) + draft
+    pub(super) fn expect(&self, tokens: usize, draft_blocks: usize) -> f64 {
+        let draft = if draft_blocks == 0 { 0.0 } else { self.drafts.at(draft_blocks) };
+        self.passes.at(tokens) + draft
     }
 }
 
-/// Time by count, measured at points and straight between them. Beyond the last point it is flat:
-/// what was never tried is hoped to be cheap, and then measured.
+/// Time by count, measured at points and linear between them. Beyond the last point it is flat:
+/// a larger step is assumed to be cheap until it is measured.
 #[derive(Clone, Debug)]
 struct Curve {
     points: [Point; POINTS],
@@ -64,10 +70,11 @@ struct Point {
     count: f64,
     time: f64,
     samples: u32,
-    /// Number of the curve's samples when it was measured last.
+    /// Samples of the curve when this point was measured last.
     measured: u64,
 }
 
+/// Index of the point that covers a count.
 fn point(count: usize) -> usize {
     if count <= EXACT {
         return count.saturating_sub(1);
@@ -92,14 +99,14 @@ impl Curve {
             time = time.min(2.0 * point.time);
         }
         let quicker = time < point.time;
-        let share = match point.samples {
+        let weight = match point.samples {
             ..2 => 1.0,
             2..=FIRST => f64::from(u8::from(quicker)),
             _ if quicker => QUICKER,
             _ => SLOWER,
         };
-        point.count += share * (count as f64 - point.count);
-        point.time += share * (time - point.time);
+        point.count += weight * (count as f64 - point.count);
+        point.time += weight * (time - point.time);
         point.samples = point.samples.saturating_add(1);
         point.measured = self.samples;
     }
@@ -109,9 +116,10 @@ impl Curve {
         let known = |point: &&Point| point.samples > 0;
         let below = self.points[..=at].iter().rev().find(known);
         let above = self.points[at..].iter().find(known);
-        // More is never quicker: a point that says so was disturbed when it was measured.
-        let most = self.points[at..].iter().filter(known).map(|point| point.time);
-        let most = most.fold(f64::INFINITY, f64::min);
+        // A larger step is never quicker: a point that was quicker bounds all smaller ones, whose
+        // measurements were disturbed.
+        let times = self.points[at..].iter().filter(known).map(|point| point.time);
+        let bound = times.fold(f64::INFINITY, f64::min);
         let time = match (below, above) {
             (Some(a), Some(b)) if b.count > a.count => {
                 let share = ((count as f64 - a.count) / (b.count - a.count)).clamp(0.0, 1.0);
@@ -120,7 +128,7 @@ impl Curve {
             (Some(point), _) | (None, Some(point)) => point.time,
             (None, None) => 0.0,
         };
-        time.min(most)
+        time.min(bound)
     }
 }
 
@@ -133,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn between_points_it_is_straight_and_beyond_them_flat() {
+    fn time_is_linear_between_points_and_flat_beyond_them() {
         let mut curve = Curve::new();
         assert_eq!(curve.at(3), 0.0);
         for (count, time) in [(2, 10), (10, 26), (40, 30)] {
@@ -154,13 +162,13 @@ mod tests {
         assert!(curve.at(1) < 0.011, "{}", curve.at(1));
         curve.measure(1, ms(900));
         assert!(curve.at(1) < 0.012, "{}", curve.at(1));
-        // More that was quicker shows that it was disturbed.
+        // A larger step that was quicker shows that the smaller one was disturbed.
         curve.measure(8, ms(7));
         assert!(curve.at(1) < 0.008, "{}", curve.at(1));
     }
 
     #[test]
-    fn what_becomes_slower_is_noticed() {
+    fn lasting_slowdowns_are_learnt() {
         let mut curve = Curve::new();
         (0..20).for_each(|_| curve.measure(1, ms(10)));
         (0..80).for_each(|_| curve.measure(1, ms(15)));
@@ -177,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_measures_nothing() {
+    fn times_of_zero_are_not_measurements() {
         let mut cost = StepCost::new();
         cost.measure(4, Duration::ZERO, 1, Duration::ZERO);
         assert!(!cost.is_known() && !cost.knows(9));
@@ -185,6 +193,6 @@ mod tests {
         assert!(cost.knows(4) && !cost.knows(3));
         assert!((cost.expect(4, 1) - 0.011).abs() < 1e-9);
         (0..300).for_each(|_| cost.measure(9, ms(8), 0, ms(0)));
-        assert!(!cost.knows(4), "long ago");
+        assert!(!cost.knows(4), "too long ago");
     }
 }

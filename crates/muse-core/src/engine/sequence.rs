@@ -1,16 +1,18 @@
-//! One request while the engine has it: what it said, what it may still say, what it took.
+//! A sequence: one request while the engine has it, with its tokens, its bounds and its usage.
 
+use std::cmp::Reverse;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::Limits;
-use super::speculation::DraftStats;
+use super::draft_stats::DraftStats;
 use crate::contract::{
-    Constraint, Done, Event, FinishReason, History, KV_BLOCK_SIZE, Request, Sampled, Sampling,
-    Segment, SeqId, Sink, Timings, Token, TokenMask, Usage,
+    Constraint, Done, Event, FinishReason, History, KV_BLOCK_SIZE, PositionKey, Request, Sampled,
+    Sampling, Segment, SeqId, Sink, Timings, Token, TokenMask, Usage,
 };
 use crate::{Error, Result, sampler};
 
-/// A sequence, waiting or active.
+/// A sequence, waiting or active. Times are on the engine's clock.
 pub(super) struct Sequence {
     pub(super) id: SeqId,
     pub(super) priority: i32,
@@ -18,50 +20,49 @@ pub(super) struct Sequence {
     pub(super) logprobs: Option<u32>,
     pub(super) max_draft: usize,
     pub(super) constraint: Option<Box<dyn Constraint>>,
-    /// On the engine's clock.
     pub(super) deadline: Option<Duration>,
-    /// Prompt, completion, and during a step the drafts on trial.
+    /// Prompt, completion, and during a step its draft tokens.
     pub(super) tokens: Vec<Token>,
     pub(super) history: History,
-    /// Rows of this step; 0 sits it out.
+    /// Tokens that it runs in this step; 0 when it runs none.
     pub(super) num_tokens: usize,
-    /// Draft tokens it may carry this step.
+    /// The most draft tokens of this step.
     pub(super) draft_budget: usize,
-    /// Draft tokens on trial: the last of `tokens` and of `rows`.
+    /// Draft tokens of this step: the last of `tokens`.
     pub(super) drafts: usize,
-    /// Draft tokens of this step that the target judged, and those of them that accepted.
+    /// Draft tokens that this step verified, and those of them that were accepted.
     pub(super) verified: usize,
     pub(super) accepted: usize,
-    /// KV blocks of its prefix that may still be looked for among what is kept elsewhere.
+    /// KV blocks of its prefix that may still be looked for in the offload store.
     pub(super) to_restore: usize,
-    /// Whether the length of its drafts is the engine's to choose.
-    pub(super) adapts: bool,
+    /// Whether the engine chooses the number of its draft tokens.
+    pub(super) adaptive: bool,
     pub(super) draft_stats: DraftStats,
-    /// First of its masks of this step.
+    /// Index of its first token mask of this step.
     pub(super) mask: usize,
-    /// Rows of this step that stay.
+    /// Tokens of this step that stay.
     pub(super) kept: usize,
-    /// Choices of this step, not yet emitted.
-    pub(super) chosen: Vec<Sampled>,
-    /// Set once it is to end; the next reap_finished or the end of the step ends it.
+    /// Tokens sampled in this step, not yet emitted.
+    pub(super) sampled: Vec<Sampled>,
+    /// Set once it has to end; it ends with the step or at the beginning of the next one.
     pub(super) finish: Option<FinishReason>,
-    prompt: usize,
+    prompt_len: usize,
     stop: Vec<Token>,
     max_tokens: u32,
     sink: Sink,
-    /// The sink has not said `Break`.
-    listens: bool,
+    /// Whether the sink still takes events: it has not returned `Break`.
+    sink_open: bool,
     usage: Usage,
-    /// Prompt rows reported of.
+    /// Prompt tokens of the last [`Event::Prefill`].
     reported: Option<u32>,
     submitted: Duration,
     started: Option<Duration>,
-    first: Option<Duration>,
-    last: Duration,
+    first_token: Option<Duration>,
+    last_token: Duration,
 }
 
 impl Sequence {
-    /// A request that these limits admit.
+    /// The sequence of a request that passed [`Limits::check`].
     pub(super) fn new(
         id: SeqId,
         request: Request,
@@ -71,13 +72,13 @@ impl Sequence {
     ) -> Self {
         let mut tokens = Vec::new();
         for segment in &request.prompt {
-            let Segment::Tokens(part) = segment else { unreachable!("pictures were refused") };
+            let Segment::Tokens(part) = segment else { unreachable!("pictures are refused") };
             tokens.extend_from_slice(part);
         }
-        let prompt = tokens.len();
-        let room = limits.positions() - prompt as u32;
-        let max_tokens = request.max_tokens.unwrap_or(room).min(room);
-        // Enough for all that comes: a step is not to allocate.
+        let prompt_len = tokens.len();
+        let left = limits.positions() - prompt_len as u32;
+        let max_tokens = request.max_tokens.unwrap_or(left).min(left);
+        // Enough for the whole completion: a step does not allocate.
         tokens.reserve_exact(max_tokens as usize + limits.draft + 1);
         let mut history = History::default();
         if sampler::counts_history(&request.sampling) {
@@ -99,63 +100,70 @@ impl Sequence {
             drafts: 0,
             verified: 0,
             accepted: 0,
-            to_restore: prompt.div_ceil(KV_BLOCK_SIZE),
-            adapts: false,
+            to_restore: prompt_len.div_ceil(KV_BLOCK_SIZE),
+            adaptive: false,
             draft_stats: DraftStats::new(limits.draft),
             mask: 0,
             kept: 0,
-            chosen: Vec::with_capacity(limits.draft + 1),
+            sampled: Vec::with_capacity(limits.draft + 1),
             finish: None,
-            prompt,
+            prompt_len,
             stop: request.stop,
             max_tokens,
             sink,
-            listens: true,
+            sink_open: true,
             usage: Usage {
-                prompt: prompt as u32,
+                prompt: prompt_len as u32,
                 accepted: Vec::with_capacity(max_tokens as usize),
                 ..Usage::default()
             },
             reported: None,
             submitted: now,
             started: None,
-            first: None,
-            last: now,
+            first_token: None,
+            last_token: now,
         }
     }
 
-    /// Higher priority first, then the older.
-    pub(super) fn rank(&self) -> (std::cmp::Reverse<i32>, SeqId) {
-        (std::cmp::Reverse(self.priority), self.id)
+    /// Order of scheduling, smallest first: higher priority, then older.
+    pub(super) fn rank(&self) -> (Reverse<i32>, SeqId) {
+        (Reverse(self.priority), self.id)
     }
 
+    /// Replaces `out` by the prefix keys of its tokens at `positions`.
+    pub(super) fn keys(&self, positions: Range<usize>, out: &mut Vec<PositionKey>) {
+        out.clear();
+        out.extend(self.tokens[positions].iter().map(|&token| PositionKey::Token(token)));
+    }
+
+    /// Tokens of the completion so far.
     fn completion(&self) -> u32 {
-        (self.tokens.len() - self.drafts - self.prompt) as u32
+        (self.tokens.len() - self.drafts - self.prompt_len) as u32
     }
 
-    /// Whether it has its first token: what its next row follows can be guessed at.
+    /// Whether it has its first token: a drafter can continue from it.
     pub(super) fn is_decoding(&self) -> bool {
         self.completion() > 0
     }
 
-    /// The most drafts worth verifying: one token comes without any.
+    /// The most draft tokens that its limits allow. One token comes without draft tokens.
     pub(super) fn max_draft_tokens(&self) -> usize {
-        let room = (self.max_tokens - self.completion()).saturating_sub(1) as usize;
-        if self.is_decoding() { room.min(self.max_draft) } else { 0 }
+        let left = (self.max_tokens - self.completion()).saturating_sub(1) as usize;
+        if self.is_decoding() { left.min(self.max_draft) } else { 0 }
     }
 
-    /// It runs from now on. `cached` of its rows need no run.
+    /// It becomes active; `cached` of its tokens need not run.
     pub(super) fn start(&mut self, cached: u32, now: Duration) {
         if self.started.is_none() {
             self.started = Some(now);
-            self.usage.cached = cached.min(self.prompt as u32);
+            self.usage.cached = cached.min(self.prompt_len as u32);
         }
         self.report_prefill(cached);
     }
 
-    /// Tells how far the prompt is, while there is news.
+    /// Emits the progress of the prompt when it has advanced.
     pub(super) fn report_prefill(&mut self, done: u32) {
-        let total = self.prompt as u32;
+        let total = self.prompt_len as u32;
         let done = done.min(total);
         if self.reported.is_none_or(|reported| reported < done) {
             self.reported = Some(done);
@@ -163,49 +171,50 @@ impl Sequence {
         }
     }
 
-    /// Judges a step's choices, one for each draft and one more: keeps the drafts that agree and
-    /// the choice behind them, as far as the request goes. Sets `kept` and `finish`.
-    pub(super) fn verify(&mut self, choices: impl Iterator<Item = Sampled>, now: Duration) {
-        let trial = self.tokens.len() - self.drafts;
+    /// Verifies draft tokens against a step's samples, one for each draft token and one more: keeps
+    /// the samples up to the first that differs from its draft token, as far as the request goes.
+    /// Sets `kept` and `finish`.
+    pub(super) fn verify(&mut self, samples: impl Iterator<Item = Sampled>, now: Duration) {
+        let first = self.tokens.len() - self.drafts;
         let before = self.completion();
         let mut accepting = true;
-        for (i, sampled) in choices.enumerate() {
+        for (i, sampled) in samples.enumerate() {
             if !accepting {
                 continue;
             }
             let token = sampled.token;
-            accepting = i < self.drafts && self.tokens[trial + i] == token;
-            self.chosen.push(sampled);
+            accepting = i < self.drafts && self.tokens[first + i] == token;
+            self.sampled.push(sampled);
             if self.stop.contains(&token) {
                 self.finish = Some(FinishReason::Stop(token));
-            } else if before + self.chosen.len() as u32 == self.max_tokens {
+            } else if before + self.sampled.len() as u32 == self.max_tokens {
                 self.finish = Some(FinishReason::Length);
             }
             accepting &= self.finish.is_none();
         }
-        let said = self.chosen.len();
-        assert!(said > 0, "a row with logits has a choice");
-        self.kept = self.num_tokens - self.drafts + said - 1;
+        let count = self.sampled.len();
+        assert!(count > 0, "a token is sampled from every row of logits");
+        self.kept = self.num_tokens - self.drafts + count - 1;
         self.verified = self.drafts;
         if self.drafts > 0 {
-            let last_was_guess =
-                said <= self.drafts && self.tokens[trial + said - 1] == self.chosen[said - 1].token;
-            let accepted = said - usize::from(!last_was_guess);
+            let last_was_draft = count <= self.drafts
+                && self.tokens[first + count - 1] == self.sampled[count - 1].token;
+            let accepted = count - usize::from(!last_was_draft);
             self.usage.drafted += self.drafts as u32;
             self.usage.accepted.push(accepted as u32);
             self.accepted = accepted;
         }
         self.discard_draft();
-        self.tokens.extend(self.chosen.iter().map(|p| p.token));
-        self.first.get_or_insert(now);
-        self.last = now;
+        self.tokens.extend(self.sampled.iter().map(|sampled| sampled.token));
+        self.first_token.get_or_insert(now);
+        self.last_token = now;
     }
 
-    /// Takes this step's choices into penalties and grammar, then hands them out.
+    /// Takes this step's tokens into penalties and grammar, and emits them.
     pub(super) fn emit(&mut self) {
         let counts = sampler::counts_history(&self.sampling);
-        let mut chosen = std::mem::take(&mut self.chosen);
-        for sampled in chosen.drain(..) {
+        let mut tokens = std::mem::take(&mut self.sampled);
+        for sampled in tokens.drain(..) {
             if sampled.logprob.is_nan() {
                 let message = "the model's logits are not numbers; its files are damaged, or it \
                                was converted badly: get them again";
@@ -221,69 +230,69 @@ impl Sequence {
                 self.finish = Some(FinishReason::Failed(error));
                 break;
             }
-            if !self.listens {
+            if !self.sink_open {
                 break;
             }
             self.usage.completion += 1;
             self.send(Event::Token(sampled));
         }
-        chosen.clear();
-        self.chosen = chosen;
+        tokens.clear();
+        self.sampled = tokens;
     }
 
     fn send(&mut self, event: Event) {
         if (self.sink)(event).is_break() {
-            self.listens = false;
+            self.sink_open = false;
             self.finish = Some(FinishReason::Cancelled);
         }
     }
 
-    /// Says how it ended. Nothing follows, by construction.
+    /// Emits [`Event::Done`], the last event.
     pub(super) fn end(mut self, now: Duration) {
-        let reason = self.finish.take().expect("only what is to end is ended");
+        let reason = self.finish.take().expect("a sequence ends with a finish reason");
         let started = self.started.unwrap_or(now);
-        let first = self.first.unwrap_or(now);
+        let first = self.first_token.unwrap_or(now);
         let timings = Timings {
             queued: started.saturating_sub(self.submitted),
             prefill: first.saturating_sub(started),
-            decode: if self.first.is_some() {
-                self.last.saturating_sub(first)
+            decode: if self.first_token.is_some() {
+                self.last_token.saturating_sub(first)
             } else {
                 Duration::ZERO
             },
         };
-        // Nothing is left to cancel.
+        // A `Break` has nothing left to cancel.
         let _ = (self.sink)(Event::Done(Done { reason, usage: self.usage, timings }));
     }
 
-    /// It cannot go on.
+    /// Ends it with an error; it runs no tokens in this step.
     pub(super) fn abort(&mut self, error: Error) {
         self.discard_draft();
         self.num_tokens = 0;
         self.finish = Some(FinishReason::Failed(error));
     }
 
-    /// Puts drafts on trial.
-    pub(super) fn draft(&mut self, drafts: impl Iterator<Item = Token>) {
+    /// Appends draft tokens to be verified in this step, as far as its budget goes.
+    pub(super) fn append_draft(&mut self, drafts: impl Iterator<Item = Token>) {
         let before = self.tokens.len();
         self.tokens.extend(drafts.take(self.draft_budget));
         self.drafts = self.tokens.len() - before;
     }
 
-    /// Takes the drafts back.
+    /// Removes the draft tokens.
     pub(super) fn discard_draft(&mut self) {
         self.tokens.truncate(self.tokens.len() - self.drafts);
         self.drafts = 0;
     }
 
-    /// Crops the drafts to what the grammar admits. Where it admits none it may itself know what
-    /// comes: that is then the draft.
+    /// Removes the draft tokens that the grammar does not allow. Where it allows none but forces
+    /// tokens of its own, those are drafted.
     pub(super) fn constrain_draft(&mut self) -> Result<()> {
         let Some(constraint) = &mut self.constraint else { return Ok(()) };
-        let trial = self.tokens.len() - self.drafts;
-        let legal = constraint.legal_prefix(&self.tokens[trial..])?;
-        self.tokens.truncate(trial + legal.min(self.drafts));
-        self.drafts = self.tokens.len() - trial;
+        let first = self.tokens.len() - self.drafts;
+        let legal = constraint.legal_prefix(&self.tokens[first..])?;
+        self.tokens.truncate(first + legal.min(self.drafts));
+        self.drafts = self.tokens.len() - first;
         if self.drafts == 0 {
             while self.drafts < self.draft_budget
                 && let Some(token) = constraint.forced()?
@@ -297,22 +306,23 @@ impl Sequence {
         Ok(())
     }
 
-    /// Writes the mask of every choice of this step, one for each draft and one more. A draft that
-    /// leads where nothing is allowed is not tried: whether it comes to that, the target says.
+    /// Writes a mask for every token to be sampled in this step, one for each draft token and one
+    /// more. A draft token behind which the grammar allows nothing is removed, with those behind
+    /// it: only if the model samples it has the grammar failed.
     pub(super) fn fill_masks(
         &mut self,
         masks: &mut Vec<TokenMask>,
         used: &mut usize,
     ) -> Result<()> {
         let Some(constraint) = &mut self.constraint else { return Ok(()) };
-        let trial = self.tokens.len() - self.drafts;
+        let first = self.tokens.len() - self.drafts;
         self.mask = *used;
         let mut accepted = 0;
         loop {
             if masks.len() == *used {
                 masks.push(TokenMask::default());
             }
-            match write_mask(constraint.as_mut(), &mut masks[*used], trial + accepted) {
+            match write_mask(constraint.as_mut(), &mut masks[*used], first + accepted) {
                 Ok(()) => *used += 1,
                 Err(error) if accepted == 0 => return Err(error),
                 Err(_) => {
@@ -326,7 +336,7 @@ impl Sequence {
             if accepted == self.drafts {
                 break;
             }
-            constraint.accept(self.tokens[trial + accepted])?;
+            constraint.accept(self.tokens[first + accepted])?;
             accepted += 1;
         }
         constraint.rollback(accepted)
