@@ -73,7 +73,7 @@ fn seconds(time: Duration) -> String {
 }
 
 fn test(sh: &Shell) -> Result<Outcome> {
-    // A missing variant fails, or a machine that never ran it would look tested.
+    // A missing variant fails; otherwise a machine that never ran it would look tested.
     let _isa = sh.push_env("MUSE_EXPECT_ISA", expected_isa(&cpu_flags()));
     done(cmd!(sh, "sh -c {TEST}").run())
 }
@@ -81,8 +81,8 @@ fn test(sh: &Shell) -> Result<Outcome> {
 /// What the first processor can do, from Linux; nothing elsewhere.
 fn cpu_flags() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let says = |line: &&str| line.starts_with("flags") || line.starts_with("Features");
-    info.lines().find(says).unwrap_or_default().to_owned()
+    let is_list = |line: &&str| line.starts_with("flags") || line.starts_with("Features");
+    info.lines().find(is_list).unwrap_or_default().to_owned()
 }
 
 /// Kernel variants that a processor with these flags must run.
@@ -128,7 +128,7 @@ fn chat(sh: &Shell) -> Result<Outcome> {
 mod tests {
     use super::*;
 
-    /// What the README tells a newcomer to run is what CI runs.
+    /// The commands that the README opens with are steps of CI.
     #[test]
     fn the_readme_opens_with_the_commands_of_ci() {
         let readme = fs::read_to_string(root().join("README.md")).unwrap();

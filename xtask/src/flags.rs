@@ -8,7 +8,8 @@ xflags::xflags! {
     cmd xtask {
         /// Everything CI does, stopping at the first failure. Run it before a push.
         cmd ci {}
-        /// The rules of the house: layers, file heads, unsafe, banned words, versions, goldens.
+        /// The workspace's rules: layers, file heads, unsafe, retired names, documents, versions,
+        /// goldens.
         /// Prints the largest files and functions.
         cmd tidy {}
         /// Generates the messages and stubs of muse-proto from proto/.
@@ -53,7 +54,7 @@ xflags::xflags! {
         cmd tt-setup {
             /// The folder; what is in it stays.
             required folder: PathBuf
-            /// Install nothing; say what is missing and how to get it.
+            /// Install nothing; print what is missing and how to get it.
             optional --check
         }
         /// Compiles every kernel for Tenstorrent devices in every configuration.
@@ -73,7 +74,7 @@ xflags::xflags! {
             optional --case case: String
             /// Only one case a kernel.
             optional --quick
-            /// Count what kernels move and multiply, and hold it to the least that they can.
+            /// Count what kernels move and multiply, and compare it with the minimum.
             optional --cost
         }
         /// Writes a GGUF file of the published width with random weights, to measure speed on.

@@ -12,9 +12,9 @@ const FOLDER: &str = "tests/golden";
 const MANIFEST: &str = "tests/golden/MANIFEST.toml";
 /// Facts that every set of files states.
 const FACTS: [&str; 3] = ["producer", "command", "licence"];
-/// Most bytes of a file that is not a checkpoint, and of all files.
-const FILE_BYTES: u64 = 1_500_000;
-const ALL_BYTES: u64 = 60_000_000;
+/// Maximum bytes of a file that is not a checkpoint, and of all files.
+const MAX_FILE_BYTES: u64 = 1_500_000;
+const MAX_ALL_BYTES: u64 = 60_000_000;
 
 /// Verifies the manifest, or prints the lines it lacks.
 pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
@@ -37,7 +37,7 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
         eprintln!("golden: {fault}");
     }
     ensure!(faults.is_empty(), "golden found {} faults", faults.len());
-    println!("golden: {} files as the manifest says", listed.len());
+    println!("golden: {} files match the manifest", listed.len());
     Ok(())
 }
 
@@ -100,13 +100,13 @@ fn size_faults(root: &Path) -> Result<Vec<String>> {
     for file in files(root)? {
         let bytes = fs::metadata(root.join(FOLDER).join(&file))?.len();
         let checkpoint = file.ends_with(".gguf") || file.ends_with("/model.safetensors");
-        if bytes > FILE_BYTES && !checkpoint {
-            faults.push(format!("{FOLDER}/{file}: {bytes} bytes, at most {FILE_BYTES}"));
+        if bytes > MAX_FILE_BYTES && !checkpoint {
+            faults.push(format!("{FOLDER}/{file}: {bytes} bytes, at most {MAX_FILE_BYTES}"));
         }
         all += bytes;
     }
-    if all > ALL_BYTES {
-        faults.push(format!("{FOLDER}: {all} bytes, at most {ALL_BYTES}"));
+    if all > MAX_ALL_BYTES {
+        faults.push(format!("{FOLDER}: {all} bytes, at most {MAX_ALL_BYTES}"));
     }
     Ok(faults)
 }
@@ -123,7 +123,7 @@ mod tests {
     /// SHA-256 of `abc`, from FIPS 180-2.
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-    /// A tree with `tests/golden/a.json` that says `content`, under this manifest.
+    /// A tree with `tests/golden/a.json` of this content, under this manifest.
     fn tree(content: &str, manifest: &str) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join(FOLDER);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_large_file_is_refused_unless_a_checkpoint() {
-        let content = "x".repeat(FILE_BYTES as usize + 1);
+        let content = "x".repeat(MAX_FILE_BYTES as usize + 1);
         let root = tree(&content, &listing(ABC));
         assert_eq!(size_faults(root.path()).unwrap().len(), 1);
         let folder = root.path().join(FOLDER);

@@ -17,8 +17,8 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// For jobs called by name: says aloud what did not happen.
-    pub(crate) fn say(self) {
+    /// Prints why a job that was called by name did not run.
+    pub(crate) fn report(self) {
         if let Self::Skipped(reason) = self {
             eprintln!("SKIPPED: {reason}");
         }
@@ -175,7 +175,7 @@ pub(crate) fn fuzz(sh: &Shell, target: Option<&str>, smoke: bool) -> Result<Outc
         .context(
             "tests/fuzz/Cargo.lock is behind the workspace: run `cargo metadata` in tests/fuzz",
         )?;
-    // Sanitizers are unstable; the pinned compiler takes their flags when told so.
+    // Sanitizers are unstable; the pinned compiler accepts their flags with this variable.
     let _unstable = sh.push_env("RUSTC_BOOTSTRAP", "1");
     let targets = match target {
         Some(target) => vec![target.to_owned()],

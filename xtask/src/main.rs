@@ -48,9 +48,9 @@ fn run(command: XtaskCmd) -> Result<()> {
         XtaskCmd::Golden(flags) => golden::run(&root(), flags.check),
         XtaskCmd::Bench(flags) => jobs::bench(&sh, flags.smoke),
         XtaskCmd::Fuzz(flags) => {
-            jobs::fuzz(&sh, flags.target.as_deref(), flags.smoke).map(Outcome::say)
+            jobs::fuzz(&sh, flags.target.as_deref(), flags.smoke).map(Outcome::report)
         }
-        XtaskCmd::Clients(_) => jobs::clients(&sh).map(Outcome::say),
+        XtaskCmd::Clients(_) => jobs::clients(&sh).map(Outcome::report),
         XtaskCmd::Cases(flags) => jobs::cases(&sh, &flags.file, flags.kind.as_deref()),
         XtaskCmd::Sim(flags) => jobs::sim(&sh, flags.seeds, flags.from.unwrap_or(0)),
         XtaskCmd::TtSetup(flags) => tt::setup(&sh, &flags.folder, flags.check),
@@ -61,8 +61,8 @@ fn run(command: XtaskCmd) -> Result<()> {
     }
 }
 
-/// The workspace, wherever the command was called. Cargo says it at run time: what was known when
-/// this was built may be another checkout that shares the target directory.
+/// The workspace, wherever the command was called. Cargo sets the variable at run time; the
+/// path known at build time may be another checkout that shares the target directory.
 fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());

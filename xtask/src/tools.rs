@@ -26,25 +26,25 @@ pub(crate) enum Found {
 }
 
 impl Tool {
-    /// Finds the tool in the version wanted and installs it when it is absent.
+    /// Finds the tool in this version and installs it when it is absent.
     pub(crate) fn find(&self, sh: &Shell) -> Result<Found> {
         let Self { name, version } = self;
         let root = target_directory(sh)?.join("tools");
         let installed = root.join("bin").join(name);
         for program in [PathBuf::from(name), installed.clone()] {
             let has = cmd!(sh, "{program} --version").quiet().ignore_stderr().ignore_status();
-            if has.read().is_ok_and(|says| says.split_whitespace().any(|word| word == *version)) {
+            if has.read().is_ok_and(|line| line.split_whitespace().any(|word| word == *version)) {
                 return Ok(Found::At(program));
             }
         }
-        let wanted = format!("{name}@{version}");
-        if cmd!(sh, "cargo info --quiet --registry crates-io {wanted}")
+        let spec = format!("{name}@{version}");
+        if cmd!(sh, "cargo info --quiet --registry crates-io {spec}")
             .quiet()
             .ignore_stdout()
             .run()
             .is_err()
         {
-            return Ok(Found::Unreachable(format!("{wanted} cannot be fetched from the registry")));
+            return Ok(Found::Unreachable(format!("{spec} cannot be fetched from the registry")));
         }
         // It runs for seconds, so minutes of optimising would never come back.
         let _quick = [

@@ -42,7 +42,7 @@ pub(crate) fn ci(sh: &Shell) -> Result<Outcome> {
 
 /// Compiles every kernel in every configuration.
 pub(crate) fn kernels(sh: &Shell, folder: Option<&Path>) -> Result<()> {
-    run(sh, folder, "mock", None, &[]).map(Outcome::say)
+    run(sh, folder, "mock", None, &[]).map(Outcome::report)
 }
 
 /// Compares kernels with the CPU.
@@ -50,7 +50,7 @@ pub(crate) fn parity(sh: &Shell, flags: &Parity) -> Result<()> {
     ensure!(flags.device == "tt", "there are no kernels for {}, only for tt", flags.device);
     let chosen = [(flags.quick, "--quick"), (flags.cost, "--cost")].into_iter();
     let more: Vec<&str> = chosen.filter_map(|(is, flag)| is.then_some(flag)).collect();
-    run(sh, flags.tt.as_deref(), &flags.lane, flags.case.as_deref(), &more).map(Outcome::say)
+    run(sh, flags.tt.as_deref(), &flags.lane, flags.case.as_deref(), &more).map(Outcome::report)
 }
 
 fn run(

@@ -1,6 +1,5 @@
-//! llama-bench and `muse bench` in turn on the same files: how much faster muse is. Only what both
-//! measure alike is compared; both run in one process after the other, so that they share whatever
-//! else the machine does.
+//! llama-bench and `muse bench` in turn on the same files: how much faster muse is. Only
+//! what both measure alike is compared; they run in turn, so that both meet the same other load.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use crate::tools;
 /// Tokens a second of each measure, by the name that `muse bench` gives it.
 type Rates = BTreeMap<String, f64>;
 
-/// What is measured, as both programs are told.
+/// What is measured, as arguments of both programs.
 struct Plan {
     bench: PathBuf,
     muse: PathBuf,
@@ -75,7 +74,7 @@ impl Plan {
         );
         println!(
             "{:<20} {:>10} {:>10} {:>7} {:>16} {:>11}",
-            "", "llama.cpp", "muse", "ratio", "least to most", "of ceiling"
+            "", "llama.cpp", "muse", "ratio", "min to max", "of peak"
         );
         for measure in ours[0].keys() {
             let row = Row::of(measure, &theirs, &ours)?;
@@ -85,7 +84,7 @@ impl Plan {
                 row.theirs,
                 row.ours,
                 row.ratio,
-                format!("{:.2} to {:.2}", row.least, row.most),
+                format!("{:.2} to {:.2}", row.min, row.max),
                 100.0 * median(&share)
             );
         }
@@ -113,10 +112,10 @@ impl Plan {
     }
 }
 
-/// The mode of llama-bench that is the faster one for the type that most of a file is in.
+/// The faster mode of llama-bench for the type of most of a file's weights.
 fn repack(record: &Value) -> Result<&'static str> {
-    let most = record["formats"][0][0].as_str().context("muse bench names no formats")?;
-    Ok(if most.to_uppercase().ends_with("_K") { "0" } else { "1" })
+    let main = record["formats"][0][0].as_str().context("muse bench names no formats")?;
+    Ok(if main.to_uppercase().ends_with("_K") { "0" } else { "1" })
 }
 
 /// A measure over all pairs.
@@ -126,8 +125,8 @@ struct Row {
     ours: f64,
     /// Medians, and the bounds, of the ratios of neighbours.
     ratio: f64,
-    least: f64,
-    most: f64,
+    min: f64,
+    max: f64,
 }
 
 impl Row {
@@ -139,8 +138,8 @@ impl Row {
             theirs: median(&theirs),
             ours: median(&ours),
             ratio: median(&ratios),
-            least: ratios.iter().copied().fold(f64::INFINITY, f64::min),
-            most: ratios.iter().copied().fold(0.0, f64::max),
+            min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+            max: ratios.iter().copied().fold(0.0, f64::max),
         })
     }
 }
@@ -231,7 +230,7 @@ mod tests {
         let run = |rate: f64| Rates::from([("x".to_owned(), rate)]);
         let (theirs, ours) = ([run(10.0), run(20.0), run(5.0)], [run(20.0), run(20.0), run(8.0)]);
         let row = Row::of("x", &theirs, &ours).unwrap();
-        let expect = Row { theirs: 10.0, ours: 20.0, ratio: 1.6, least: 1.0, most: 2.0 };
+        let expect = Row { theirs: 10.0, ours: 20.0, ratio: 1.6, min: 1.0, max: 2.0 };
         assert_eq!(row, expect);
         assert!(Row::of("y", &theirs, &ours).is_err());
     }

@@ -20,7 +20,7 @@ pub(super) fn check(sources: &[Source]) -> Result<Vec<Fault>> {
         }
         for (name, _) in dependencies(&manifest).filter(|(_, value)| !inherits(value)) {
             faults.push(format!(
-                "{}: {name} must say `workspace = true`; its version belongs into \
+                "{}: write `{name}.workspace = true`; its version belongs into \
                  [workspace.dependencies]",
                 source.path
             ));

@@ -77,7 +77,7 @@ fn forbids_unsafe(source: &Source) -> Option<Fault> {
     if !is_root || may || source.code.contains(FORBID_UNSAFE) {
         return None;
     }
-    fault(source, 0, &format!("the crate root must say `{FORBID_UNSAFE}`"))
+    fault(source, 0, &format!("add `{FORBID_UNSAFE}` to the crate root"))
 }
 
 fn pure_core(source: &Source) -> Option<Fault> {
@@ -114,7 +114,7 @@ fn unfinished(source: &Source) -> Option<Fault> {
 
 fn workplace(source: &Source) -> Option<Fault> {
     let (at, word) = WORKPLACE.iter().find_map(|w| Some((source.text.find(w)?, *w)))?;
-    fault(source, at, &format!("`{word}` means nothing outside the place where this was written"))
+    fault(source, at, &format!("`{word}` is a path or tool of one machine: leave it out"))
 }
 
 #[cfg(test)]
