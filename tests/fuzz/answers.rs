@@ -1,8 +1,8 @@
-//! What the targets over answers share: a conversation with tools, and what was heard in one.
+//! Shared by the targets over answers: conversations with tools, and a summary of events.
 
 use muse_core::contract::{Conversation, ParsedEvent, PromptPart, Tool};
 
-/// A conversation of some shape.
+/// A conversation of one of several kinds.
 pub fn conversation(shape: u8) -> Conversation {
     let tool = |name: &str, properties: &str| Tool {
         name: name.to_owned(),
@@ -17,14 +17,14 @@ pub fn conversation(shape: u8) -> Conversation {
     let tail = vec![PromptPart::Text(" to=a".to_owned()), PromptPart::Special("<|message|>")];
     Conversation {
         tools: if shape & 1 == 0 { tools } else { Vec::new() },
-        tail: if shape & 6 == 6 { tail } else { Vec::new() },
+        answer_prefix: if shape & 6 == 6 { tail } else { Vec::new() },
         single_call: shape & 8 == 8,
         ..Conversation::default()
     }
 }
 
-/// Reasoning, content, calls and stops of all that was heard; ids of calls are random.
-pub fn heard(all: &[ParsedEvent]) -> (String, String, Vec<(String, String)>, Vec<String>) {
+/// Reasoning, content, calls and stop texts of the events; ids of calls are random and left out.
+pub fn summary(all: &[ParsedEvent]) -> (String, String, Vec<(String, String)>, Vec<String>) {
     let mut joined = (String::new(), String::new(), Vec::new(), Vec::new());
     for event in all {
         match event {
@@ -38,7 +38,8 @@ pub fn heard(all: &[ParsedEvent]) -> (String, String, Vec<(String, String)>, Vec
     joined
 }
 
-/// What a byte from 0xe0 on stands for: the format's own words, which chance would not spell.
+/// What the bytes from 0xe0 on stand for: the protocol's own words, which random bytes would not
+/// spell.
 const WORDS: [&str; 32] = [
     "<|start|>",
     "<|message|>",
@@ -74,7 +75,7 @@ const WORDS: [&str; 32] = [
     "tool a",
 ];
 
-/// Bytes with those words written out.
+/// The bytes with those words spelled.
 pub fn spelled(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for byte in bytes {

@@ -1,14 +1,14 @@
-//! Properties over every parser case: how its bytes are cut does not matter, and tokens give what
-//! text gives wherever no mark is quoted.
+//! Properties over every parser case: results do not depend on how bytes are split, and tokens give
+//! the same events as text wherever no special token is quoted.
 
 use std::sync::Arc;
 
-use muse_atem::Mark;
+use muse_atem::SpecialToken;
 use muse_core::contract::{Token, Tokenizer as _};
 use muse_testkit::golden_dir;
 use muse_tests::cases::{self, Case, Input};
 
-/// The parser cases with all they wrote, as one text.
+/// The parser cases with their whole output as one text.
 fn written() -> Vec<(Case, Vec<u8>)> {
     let tokenizer = cases::nano_tokenizer().unwrap();
     let cases = cases::read(&golden_dir().join("atem/cases.jsonl")).unwrap();
@@ -30,7 +30,7 @@ fn written() -> Vec<(Case, Vec<u8>)> {
 }
 
 #[test]
-fn cuts_do_not_matter() {
+fn splits_do_not_matter() {
     let cases = written();
     assert!(cases.len() > 90, "only {} cases", cases.len());
     for (case, bytes) in &cases {
@@ -42,9 +42,9 @@ fn cuts_do_not_matter() {
         let by_byte: Vec<&[u8]> = bytes.chunks(1).collect();
         assert_eq!(cases::parse(case, &by_byte).unwrap(), whole, "{} by byte", case.id);
         if let Ok(text) = std::str::from_utf8(bytes) {
-            let letters = text.char_indices().map(|(at, c)| &bytes[at..at + c.len_utf8()]);
-            let letters: Vec<&[u8]> = letters.collect();
-            assert_eq!(cases::parse(case, &letters).unwrap(), whole, "{} by letter", case.id);
+            let characters = text.char_indices().map(|(at, c)| &bytes[at..at + c.len_utf8()]);
+            let characters: Vec<&[u8]> = characters.collect();
+            assert_eq!(cases::parse(case, &characters).unwrap(), whole, "{} by character", case.id);
         }
     }
 }
@@ -55,12 +55,12 @@ fn tokens_give_what_text_gives() {
     let mut compared = 0;
     for (case, bytes) in written() {
         let quotes = case.expect.to_string();
-        // Marks that were cut or quoted are letters in both worlds, but not the same ones.
+        // Truncated or quoted special tokens are text in both, but not the same text.
         let Ok(text) = String::from_utf8(bytes) else { continue };
         if quotes.contains("<|") || text.ends_with("<|mess") {
             continue;
         }
-        let tokens = encode_marks(&text, &tokenizer);
+        let tokens = encode_special_tokens(&text, &tokenizer);
         let by_token = cases::parse_tokens(&case, &tokens, &tokenizer).unwrap();
         assert_eq!(by_token, cases::parse(&case, &[text.as_bytes()]).unwrap(), "{}", case.id);
         compared += 1;
@@ -68,22 +68,22 @@ fn tokens_give_what_text_gives() {
     assert!(compared > 80, "only {compared} cases compared");
 }
 
-/// Text with its marks as tokens.
-fn encode_marks(text: &str, tokenizer: &Arc<muse_atem::Tokenizer>) -> Vec<Token> {
+/// The tokens of a text in which special tokens are spelled.
+fn encode_special_tokens(text: &str, tokenizer: &Arc<muse_atem::Tokenizer>) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let found = Mark::ALL
+        let found = SpecialToken::ALL
             .iter()
-            .filter_map(|mark| Some((rest.find(mark.text())?, mark)))
+            .filter_map(|special| Some((rest.find(special.text())?, special)))
             .min_by_key(|(at, _)| *at);
-        let (plain, mark) = match found {
-            Some((at, mark)) => (at, mark.text()),
+        let (plain, special) = match found {
+            Some((at, special)) => (at, special.text()),
             None => (rest.len(), ""),
         };
         tokenizer.encode(&rest[..plain], &mut tokens);
-        tokens.extend(tokenizer.special_token(mark));
-        rest = &rest[plain + mark.len()..];
+        tokens.extend(tokenizer.special_token(special));
+        rest = &rest[plain + special.len()..];
     }
     tokens
 }

@@ -1,5 +1,5 @@
-//! Where each scenario of the protocol cases is shown: by a test named after its id, or by the
-//! work listed here.
+//! Every scenario of the protocol cases is shown by a test named after its id, or listed here with
+//! the work that shows it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -69,7 +69,7 @@ const ELSEWHERE: [(&str, &str); 50] = [
 ];
 
 #[test]
-fn every_scenario_has_a_place() {
+fn every_scenario_is_shown_or_listed() {
     let mut tested = HashSet::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for folder in ["crates", "tests/tests", "tests/src"] {
@@ -78,17 +78,17 @@ fn every_scenario_has_a_place() {
     let elsewhere: HashMap<_, _> = ELSEWHERE.into_iter().collect();
     let cases = cases::read(&golden_dir().join("atem/cases.jsonl")).unwrap();
     let scenarios = cases.iter().filter(|case| case.given["type"] == "scenario");
-    let mut homeless = Vec::new();
+    let mut missing = Vec::new();
     for case in scenarios {
         let name = case.id.replace('-', "_");
         let here = tested.iter().any(|test| test.starts_with(&name));
         match (here, elsewhere.get(case.id.as_str())) {
             (true, _) => {}
             (false, Some(reason)) => println!("{}: {reason}", case.id),
-            (false, None) => homeless.push(case.id.clone()),
+            (false, None) => missing.push(case.id.clone()),
         }
     }
-    assert!(homeless.is_empty(), "no test and no line for {homeless:?}");
+    assert!(missing.is_empty(), "no test and no line for {missing:?}");
 }
 
 /// Names of all functions below a folder.

@@ -1,20 +1,20 @@
-//! The native template with a checkpoint's tokenizer: the contract's view of this crate.
+//! The native chat template over a checkpoint's tokenizer, as [`PromptTemplate`].
 
 use std::sync::Arc;
 
 use muse_core::Result;
 use muse_core::contract::{Conversation, OutputParser, PromptPart, PromptTemplate, Tokenizer};
 
-use crate::listen::TokenOutputParser;
+use crate::parser::TokenOutputParser;
 use crate::render::render;
 
-/// Renders as the published chat template does and hears answers token by token.
+/// Renders as the published chat template does and parses answers token by token.
 pub struct Template {
     tokenizer: Arc<dyn Tokenizer>,
 }
 
 impl Template {
-    /// A template over a checkpoint's tokens.
+    /// A template that parses answers in the tokens of this tokenizer.
     pub fn new(tokenizer: Arc<dyn Tokenizer>) -> Self {
         Self { tokenizer }
     }

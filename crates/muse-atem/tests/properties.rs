@@ -1,10 +1,12 @@
-//! Properties over generated turns: how the text is cut does not matter, tokens and text give the
-//! same, and what was heard renders to what was written.
+//! Properties over generated messages: results do not depend on how text is split, tokens and text
+//! give the same events, and parsed messages render to what was generated.
 
 use std::sync::{Arc, LazyLock};
 
 use muse_atem::json::Json;
-use muse_atem::{Mark, TextOutputParser, TokenOutputParser, Tokenizer, render_history, spell};
+use muse_atem::{
+    SpecialToken, TextOutputParser, TokenOutputParser, Tokenizer, render_history, spell,
+};
 use muse_core::contract::{
     Conversation, Message, OutputParser, ParsedEvent, Part, PromptPart, Token, Tool, ToolCall,
     Vocabulary,
@@ -32,7 +34,7 @@ fn tools() -> Vec<Tool> {
     TOOLS.iter().map(tool).collect()
 }
 
-/// Text for people: no marks, but much that looks like the beginning of one.
+/// Text without special tokens, but with many beginnings of them.
 fn prose() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         Just(" to"),
@@ -54,7 +56,7 @@ fn prose() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..12).prop_map(|parts| format!("A{}", parts.concat()))
 }
 
-/// A value that quotes whatever it likes, as long as no closer in it looks like the real one.
+/// A value that may quote calls, unless a quoted closer looks like the real one.
 fn value() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         Just("</atem:parameter> or "),
@@ -93,8 +95,8 @@ fn call() -> impl Strategy<Value = ToolCall> {
     )
 }
 
-/// A turn as it would stand in a history.
-fn turn() -> impl Strategy<Value = Message> {
+/// A message as it stands in a history.
+fn message() -> impl Strategy<Value = Message> {
     let answer = prose().prop_map(|text| (vec![Part::Text(text)], Vec::new()));
     let calls = prop::collection::vec(call(), 1..3).prop_map(|calls| (Vec::new(), calls));
     (prop::option::of(prose()), prop_oneof![answer, calls]).prop_map(
@@ -108,37 +110,37 @@ fn turn() -> impl Strategy<Value = Message> {
     )
 }
 
-/// What the model wrote to make `turn`: the pieces behind the generation prompt.
-fn written(turn: &Message) -> Vec<PromptPart> {
-    let mut pieces = rendered(turn);
-    assert_eq!(pieces.remove(0), PromptPart::Special("<|start|>"));
-    match &mut pieces[0] {
+/// What the model generates for `message`: the prompt parts after the generation prompt.
+fn written(message: &Message) -> Vec<PromptPart> {
+    let mut parts = rendered(message);
+    assert_eq!(parts.remove(0), PromptPart::Special("<|start|>"));
+    match &mut parts[0] {
         PromptPart::Text(text) => *text = text.strip_prefix("assistant").unwrap().to_owned(),
         other => panic!("the header begins with {other:?}"),
     }
-    pieces
+    parts
 }
 
-fn rendered(turn: &Message) -> Vec<PromptPart> {
+fn rendered(message: &Message) -> Vec<PromptPart> {
     let system = Message::System(vec![Part::Text("S".to_owned())]);
     let history = |messages| Conversation { messages, tools: tools(), ..Conversation::default() };
     let before = render_history(&history(vec![system.clone()])).unwrap();
-    let mut pieces = render_history(&history(vec![system, turn.clone()])).unwrap();
-    pieces.drain(..before.len());
-    pieces
+    let mut parts = render_history(&history(vec![system, message.clone()])).unwrap();
+    parts.drain(..before.len());
+    parts
 }
 
-/// What was heard, joined, as the turn it makes.
-fn heard_turn(heard: &[ParsedEvent]) -> Message {
+/// Events joined to the message they describe.
+fn parsed_message(events: &[ParsedEvent]) -> Message {
     let (mut reasoning, mut content, mut calls) = (String::new(), String::new(), Vec::new());
-    for event in heard {
+    for event in events {
         match event {
             ParsedEvent::Reasoning(text) => reasoning.push_str(text),
             ParsedEvent::Content(text) => content.push_str(text),
             ParsedEvent::ToolCall(call) => {
                 calls.push(ToolCall { id: String::new(), ..call.clone() })
             }
-            other => panic!("heard {other:?}"),
+            other => panic!("events {other:?}"),
         }
     }
     Message::Assistant {
@@ -150,37 +152,38 @@ fn heard_turn(heard: &[ParsedEvent]) -> Message {
     }
 }
 
-fn hear_text<'a>(parts: impl IntoIterator<Item = &'a [u8]>, complete: bool) -> Vec<ParsedEvent> {
+fn parse_text<'a>(parts: impl IntoIterator<Item = &'a [u8]>, complete: bool) -> Vec<ParsedEvent> {
     let conversation = Conversation { tools: tools(), ..Conversation::default() };
-    let mut listener = TextOutputParser::new(&conversation, &[]);
+    let mut parser = TextOutputParser::new(&conversation, &[]);
     let mut out = Vec::new();
     for part in parts {
-        listener.hear_bytes(part, &mut out);
+        parser.push_bytes(part, &mut out);
     }
-    listener.finish(complete, &mut out);
+    parser.finish(complete, &mut out);
     out
 }
 
-fn hear_tokens(pieces: &[PromptPart]) -> Vec<ParsedEvent> {
+fn parse_tokens(parts: &[PromptPart]) -> Vec<ParsedEvent> {
     let conversation = Conversation { tools: tools(), ..Conversation::default() };
-    let mut listener = TokenOutputParser::new(&conversation, &[], NANO.clone() as Arc<_>);
+    let mut parser = TokenOutputParser::new(&conversation, &[], NANO.clone() as Arc<_>);
     let mut out = Vec::new();
-    for token in tokens(pieces) {
-        listener.push(token, &mut out);
+    for token in tokens(parts) {
+        parser.push(token, &mut out);
     }
-    listener.finish(true, &mut out);
+    parser.finish(true, &mut out);
     out
 }
 
-fn tokens(pieces: &[PromptPart]) -> Vec<Token> {
-    muse_atem::encode(pieces, NANO.as_ref()).unwrap()
+fn tokens(parts: &[PromptPart]) -> Vec<Token> {
+    muse_atem::encode(parts, NANO.as_ref()).unwrap()
 }
 
-/// Whether a delta shows a mark or a header.
-fn shows_framing(heard: &[ParsedEvent]) -> bool {
-    heard.iter().any(|event| match event {
+/// Whether an event contains a special token or a header.
+fn shows_framing(events: &[ParsedEvent]) -> bool {
+    events.iter().any(|event| match event {
         ParsedEvent::Reasoning(text) | ParsedEvent::Content(text) => {
-            Mark::ALL.iter().any(|mark| text.contains(mark.text())) || text.contains("to=self")
+            SpecialToken::ALL.iter().any(|special| text.contains(special.text()))
+                || text.contains("to=self")
         }
         _ => false,
     })
@@ -190,31 +193,31 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn rendering_what_was_heard_gives_what_was_written(turn in turn()) {
-        let pieces = written(&turn);
-        prop_assert_eq!(&heard_turn(&hear_tokens(&pieces)), &turn);
-        let text = spell(&pieces);
-        prop_assert_eq!(&heard_turn(&hear_text([text.as_bytes()], true)), &turn);
-        prop_assert_eq!(spell(&rendered(&turn)), format!("<|start|>assistant{text}"));
+    fn parsed_messages_render_to_what_was_generated(message in message()) {
+        let parts = written(&message);
+        prop_assert_eq!(&parsed_message(&parse_tokens(&parts)), &message);
+        let text = spell(&parts);
+        prop_assert_eq!(&parsed_message(&parse_text([text.as_bytes()], true)), &message);
+        prop_assert_eq!(spell(&rendered(&message)), format!("<|start|>assistant{text}"));
     }
 
     #[test]
-    fn cuts_do_not_matter(turn in turn(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
-        let text = spell(&written(&turn));
-        let whole = heard_turn(&hear_text([text.as_bytes()], true));
-        let by_byte = hear_text(text.as_bytes().chunks(1), true);
+    fn splits_do_not_matter(message in message(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
+        let text = spell(&written(&message));
+        let whole = parsed_message(&parse_text([text.as_bytes()], true));
+        let by_byte = parse_text(text.as_bytes().chunks(1), true);
         prop_assert!(!shows_framing(&by_byte), "{:?}", by_byte);
-        let by_byte = heard_turn(&by_byte);
+        let by_byte = parsed_message(&by_byte);
         prop_assert_eq!(&by_byte, &whole);
         for at in 0..=text.len() {
             let (one, other) = text.as_bytes().split_at(at);
-            prop_assert_eq!(&heard_turn(&hear_text([one, other], true)), &whole, "cut at {}", at);
+            prop_assert_eq!(&parsed_message(&parse_text([one, other], true)), &whole, "cut at {}", at);
         }
         let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
         places.extend([0, text.len()]);
         places.sort_unstable();
         let parts = places.windows(2).map(|pair| &text.as_bytes()[pair[0]..pair[1]]);
-        prop_assert_eq!(&heard_turn(&hear_text(parts, true)), &whole);
+        prop_assert_eq!(&parsed_message(&parse_text(parts, true)), &whole);
     }
 
     #[test]
@@ -230,25 +233,25 @@ proptest! {
         complete in any::<bool>(),
     ) {
         let text = parts.concat();
-        let whole = heard_turn(&hear_text([text.as_bytes()], complete));
-        prop_assert_eq!(&heard_turn(&hear_text(text.as_bytes().chunks(1), complete)), &whole);
+        let whole = parsed_message(&parse_text([text.as_bytes()], complete));
+        prop_assert_eq!(&parsed_message(&parse_text(text.as_bytes().chunks(1), complete)), &whole);
         let letters: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
-        let by_letter = letters.windows(2).map(|pair| &text.as_bytes()[pair[0]..pair[1]]);
-        prop_assert_eq!(&heard_turn(&hear_text(by_letter, complete)), &whole);
+        let by_character = letters.windows(2).map(|pair| &text.as_bytes()[pair[0]..pair[1]]);
+        prop_assert_eq!(&parsed_message(&parse_text(by_character, complete)), &whole);
         for at in 0..=text.len() {
             let (one, other) = text.as_bytes().split_at(at);
-            prop_assert_eq!(&heard_turn(&hear_text([one, other], complete)), &whole, "cut at {}", at);
+            prop_assert_eq!(&parsed_message(&parse_text([one, other], complete)), &whole, "cut at {}", at);
         }
     }
 
     #[test]
-    fn nothing_is_taken_back_when_the_answer_is_cut(turn in turn(), cut in any::<prop::sample::Index>()) {
-        let text = spell(&written(&turn));
-        let whole = heard_turn(&hear_text([text.as_bytes()], true));
-        let cut = heard_turn(&hear_text([&text.as_bytes()[..cut.index(text.len() + 1)]], false));
+    fn nothing_is_taken_back_when_the_answer_is_cut(message in message(), cut in any::<prop::sample::Index>()) {
+        let text = spell(&written(&message));
+        let whole = parsed_message(&parse_text([text.as_bytes()], true));
+        let cut = parsed_message(&parse_text([&text.as_bytes()[..cut.index(text.len() + 1)]], false));
         let (Message::Assistant { calls: all, .. }, Message::Assistant { calls: some, .. }) = (&whole, &cut)
         else { unreachable!() };
-        // A cut answer holds the first calls of the whole one, and never half of one.
+        // A truncated answer has the first calls of the complete one, and never a partial call.
         prop_assert_eq!(&all[..some.len()], &some[..]);
     }
 

@@ -1,4 +1,4 @@
-//! What the rules say beyond the handed cases: one line an input, what must be heard beside it.
+//! Rules of the output parser beyond the golden cases: inputs with the expected result beside them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -31,10 +31,10 @@ fn conversation() -> Conversation {
     Conversation { tools, ..Conversation::default() }
 }
 
-/// Reasoning, content, calls as `name{arguments}`; parts between bars.
-fn summary(heard: &[ParsedEvent]) -> String {
+/// `reasoning|content|calls`, calls as `name{arguments}`.
+fn summary(events: &[ParsedEvent]) -> String {
     let (mut reasoning, mut content, mut calls) = (String::new(), String::new(), String::new());
-    for event in heard {
+    for event in events {
         match event {
             ParsedEvent::Reasoning(text) => reasoning.push_str(text),
             ParsedEvent::Content(text) => content.push_str(text),
@@ -48,25 +48,25 @@ fn summary(heard: &[ParsedEvent]) -> String {
     format!("{reasoning}|{content}|{calls}")
 }
 
-fn hear_with(conversation: &Conversation, text: &str, complete: bool, stop: &[String]) -> String {
-    let mut listener = TextOutputParser::new(conversation, stop);
+fn parse_with(conversation: &Conversation, text: &str, complete: bool, stop: &[String]) -> String {
+    let mut parser = TextOutputParser::new(conversation, stop);
     let mut out = Vec::new();
-    text.as_bytes().chunks(3).for_each(|part| listener.hear_bytes(part, &mut out));
-    listener.finish(complete, &mut out);
+    text.as_bytes().chunks(3).for_each(|part| parser.push_bytes(part, &mut out));
+    parser.finish(complete, &mut out);
     summary(&out)
 }
 
 #[track_caller]
 fn check(text: &str, expect: &str) {
-    assert_eq!(hear_with(&conversation(), text, true, &[]), expect, "{text}");
+    assert_eq!(parse_with(&conversation(), text, true, &[]), expect, "{text}");
 }
 
 #[track_caller]
 fn check_cut(text: &str, expect: &str) {
-    assert_eq!(hear_with(&conversation(), text, false, &[]), expect, "{text}");
+    assert_eq!(parse_with(&conversation(), text, false, &[]), expect, "{text}");
 }
 
-/// `{n}` is special token n of the vocabulary in its order; the rest is text.
+/// `{n}` is the n-th special token of the vocabulary; the rest is text.
 fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     for (i, part) in text.split(['{', '}']).enumerate() {
@@ -81,10 +81,10 @@ fn tokens(text: &str) -> Vec<Token> {
 
 #[track_caller]
 fn check_tokens(text: &str, complete: bool, expect: &str) {
-    let mut listener = TokenOutputParser::new(&conversation(), &[], NANO.clone() as Arc<_>);
+    let mut parser = TokenOutputParser::new(&conversation(), &[], NANO.clone() as Arc<_>);
     let mut out = Vec::new();
-    tokens(text).into_iter().for_each(|token| listener.push(token, &mut out));
-    listener.finish(complete, &mut out);
+    tokens(text).into_iter().for_each(|token| parser.push(token, &mut out));
+    parser.finish(complete, &mut out);
     assert_eq!(summary(&out), expect, "{text}");
 }
 
@@ -182,17 +182,17 @@ fn r7_values_are_opaque() {
         check(&(put(body) + "<|eot|>"), &expect);
         check(&put(body), &expect);
     }
-    // A quoted call with prose behind everything: the outer one, whole.
+    // A quoted call followed by prose: the outer call is complete.
     let body = format!("see {}\nEnd.", count(9));
     let expect = format!("||files.put{}", serde_json::json!({"path": "p", "body": body}));
     check(&(put(&body) + "\nThat is all.<|eot|>"), &expect);
-    // Cut behind a quoted call, the outer call is unfinished.
+    // Truncated after the quoted call, the outer call is incomplete.
     let cut = put(&body);
     check_cut(&cut[..cut.find("End.").unwrap() + 3], "||");
 }
 
 #[test]
-fn r7_real_ends_in_values() {
+fn r7_end_tokens_in_values() {
     let open = " to=count{23}<atem:function_calls>\n<atem:invoke name=\"count\">\n<atem:parameter name=\"n\">1";
     check_tokens(&format!("{open}{{8}}"), true, &format!("|{}|", &open[" to=count{23}".len()..]));
     check_tokens(
@@ -228,7 +228,7 @@ fn r8_r9_malformed_and_tolerated() {
     ] {
         check(&format!("{to}{bad}<|eot|>"), &format!("|{bad}|"));
     }
-    // A quoted call inside a call that cannot be read must not run; the call behind it does.
+    // A call quoted in an unreadable call must not be parsed as a call; the call after it is.
     let bad = format!("<atem:invoke name=count>\n{} x</atem:invoke>\n", count(7));
     check(&format!("{to}{bad}{}", invoke("count", &parameter("n", "1"))), "||count{\"n\":1}");
     check(&format!("{to}nothing <|message|>here<|eot|>"), "|nothing here|");
@@ -237,7 +237,7 @@ fn r8_r9_malformed_and_tolerated() {
 #[test]
 fn r12_names() {
     let to = |recipient: &str, name: &str| {
-        hear_with(
+        parse_with(
             &conversation(),
             &format!(" to={recipient}<|message|>{}", invoke(name, "")),
             true,
@@ -289,13 +289,13 @@ fn r16_cut_answers() {
 }
 
 #[test]
-fn r17_letters_over_tokens() {
-    let mut listener = TextOutputParser::new(&conversation(), &[]);
+fn r17_characters_over_tokens() {
+    let mut parser = TextOutputParser::new(&conversation(), &[]);
     let mut out = Vec::new();
-    listener.hear_bytes(b" to=user<|message|>a\xf0\x9f", &mut out);
-    listener.push("b", &mut out);
-    listener.hear_bytes(b"\xff\xe6\x97", &mut out);
-    listener.finish(true, &mut out);
+    parser.push_bytes(b" to=user<|message|>a\xf0\x9f", &mut out);
+    parser.push("b", &mut out);
+    parser.push_bytes(b"\xff\xe6\x97", &mut out);
+    parser.finish(true, &mut out);
     assert_eq!(summary(&out), "|a\u{fffd}b\u{fffd}\u{fffd}|");
 }
 
@@ -304,27 +304,27 @@ fn r18_one_call_at_most() {
     let one = Conversation { single_call: true, ..conversation() };
     let two = invoke("count", &parameter("n", "1")) + &invoke("count", &parameter("n", "2"));
     let text = format!(" to=count<|message|>{}<|eom|>more<|eot|>", block(&two));
-    assert_eq!(hear_with(&one, &text, true, &[]), "||count{\"n\":1}");
+    assert_eq!(parse_with(&one, &text, true, &[]), "||count{\"n\":1}");
 }
 
 #[test]
 fn r23_stop_texts_match_what_is_seen() {
     let stop = ["END".to_owned(), "<|eom|>".to_owned()];
     let text = " to=self<|message|>END<|eom|><|start|>assistant to=user<|message|>a END b<|eot|>";
-    assert_eq!(hear_with(&conversation(), text, true, &stop), "END|a [stop END]|");
+    assert_eq!(parse_with(&conversation(), text, true, &stop), "END|a [stop END]|");
     let joined = " to=user<|message|>E<|eom|><|start|>assistant<|message|>ND<|eot|>";
-    assert_eq!(hear_with(&conversation(), joined, true, &stop), "|E\nND|");
+    assert_eq!(parse_with(&conversation(), joined, true, &stop), "|E\nND|");
 }
 
 #[test]
 fn metrics_usage_001_reasoning_tokens_are_counted() {
     let text = " to=self{23}one two three four five{7}{22}assistant to=user{23}a b c{8}";
-    let mut listener = TokenOutputParser::new(&conversation(), &[], NANO.clone() as Arc<_>);
+    let mut parser = TokenOutputParser::new(&conversation(), &[], NANO.clone() as Arc<_>);
     let mut channels = Vec::new();
     let mut out = Vec::new();
     for token in tokens(text) {
-        listener.push(token, &mut out);
-        channels.push(listener.channel());
+        parser.push(token, &mut out);
+        channels.push(parser.channel());
     }
     let between = |from: &str, to: &str| {
         let start = text.find(from).unwrap();
@@ -340,7 +340,7 @@ fn a_committed_header_begins_inside_the_body() {
     let answer_prefix =
         vec![PromptPart::Text(" to=count".to_owned()), PromptPart::Special("<|message|>")];
     let named = Conversation { answer_prefix, ..conversation() };
-    assert_eq!(hear_with(&named, &(count(3) + "<|eot|>"), true, &[]), "||count{\"n\":3}");
+    assert_eq!(parse_with(&named, &(count(3) + "<|eot|>"), true, &[]), "||count{\"n\":3}");
 }
 
 #[test]
@@ -348,9 +348,9 @@ fn call_ids_are_unique() {
     let text = format!(" to=count<|message|>{}<|eot|>", count(1));
     let mut ids = std::collections::HashSet::new();
     for _ in 0..1000 {
-        let mut listener = TextOutputParser::new(&conversation(), &[]);
+        let mut parser = TextOutputParser::new(&conversation(), &[]);
         let mut out = Vec::new();
-        listener.push(&text, &mut out);
+        parser.push(&text, &mut out);
         let ParsedEvent::ToolCall(call) = &out[0] else { panic!("{out:?}") };
         assert!(ids.insert(call.id.clone()), "{} came twice", call.id);
     }
@@ -359,14 +359,15 @@ fn call_ids_are_unique() {
 /// Ids and arguments.
 type Calls = Vec<(String, String)>;
 
-/// Hears growing calls in parts of `size` bytes: the parts of each call, and the whole ones.
+/// Parses growing calls in parts of `size` bytes: the joined deltas of each call, and the complete
+/// calls.
 fn grown(text: &str, size: usize, complete: bool) -> (Calls, Calls) {
     let growing = Conversation { growing_calls: true, ..conversation() };
-    let mut listener = TextOutputParser::new(&growing, &[]);
+    let mut parser = TextOutputParser::new(&growing, &[]);
     let (mut parts, mut whole) = (Calls::new(), Calls::new());
     let mut out = Vec::new();
-    text.as_bytes().chunks(size).for_each(|part| listener.hear_bytes(part, &mut out));
-    listener.finish(complete, &mut out);
+    text.as_bytes().chunks(size).for_each(|part| parser.push_bytes(part, &mut out));
+    parser.finish(complete, &mut out);
     for event in out {
         match event {
             ParsedEvent::ToolCallDelta(part) => {
@@ -406,7 +407,8 @@ fn r15_growing_arguments_join_to_the_final_json() {
             assert_eq!(value["body"], body);
         }
     }
-    // Cut within a string: what was certain went out, no closing tag did, and no call follows.
+    // Truncated within a string: what was certain was sent, without a closing quote, and no call
+    // follows.
     let text = format!(" to=files.put<|message|>{}", put("growing text"));
     let cut = &text[..text.find("</atem:parameter>").unwrap() + 9];
     let (parts, whole) = grown(cut, 1, false);

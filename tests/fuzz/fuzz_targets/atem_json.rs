@@ -1,5 +1,5 @@
-//! A request's body is the input: it is refused with a reason, or it renders, and its JSON prints
-//! back to itself.
+//! The input is the body of a request: it is refused with a reason, or it renders; and JSON prints
+//! to itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let ours = Json::parse(text);
     let theirs = serde_json::from_str::<serde_json::Value>(text);
-    // Numbers beyond doubles are JSON all the same; depth is counted a little differently.
+    // Numbers beyond the range of doubles are JSON too; depth is counted slightly differently.
     if let (Ok(json), Ok(value)) = (&ours, &theirs) {
         let compact = json.to_compact();
         assert_eq!(&Json::parse(&compact).expect("printed JSON reads"), json);

@@ -1,5 +1,5 @@
-//! A conversation is the input: the native renderer and the format written as a template file give
-//! the same prompt, and no text in it becomes a mark.
+//! The input is a conversation: the native renderer and a template file of the same format give the
+//! same prompt, and no text in it becomes a special token.
 #![no_main]
 
 #[path = "../answers.rs"]
@@ -41,7 +41,7 @@ const VALUES: [&str; 12] = [
     "[",
 ];
 
-/// Bytes that choose.
+/// The input bytes, consumed as choices.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -84,11 +84,11 @@ impl Choices<'_> {
             format!("{key}: {}", choices.value())
         });
         let arguments = format!("{{{}}}", members.join(", "));
-        // Results name their call by its id; one without an id is nobody's.
+        // Results name their call by its id; a call without an id is referred to by none.
         ToolCall { id: format!("c{}", self.text()), name: self.text(), arguments }
     }
 
-    fn turn(&mut self) -> Message {
+    fn message(&mut self) -> Message {
         match self.next() % 5 {
             0 => Message::System(self.content()),
             1 => Message::User(self.content()),
@@ -109,7 +109,7 @@ impl Choices<'_> {
 
     fn conversation(&mut self) -> Conversation {
         Conversation {
-            turns: self.list(5, Self::turn),
+            messages: self.list(5, Self::message),
             tools: self.list(3, |choices| Tool {
                 name: choices.text(),
                 description: choices.text(),
@@ -139,8 +139,8 @@ fuzz_target!(|data: &[u8]| {
     let history = render_history(&conversation).expect("it rendered");
     assert!(prompt.starts_with(&history));
     if let Ok(tokens) = encode(&prompt, NANO.as_ref()) {
-        let marks = tokens.iter().filter(|token| NANO.is_special(**token)).count();
-        let written = prompt.iter().filter(|piece| matches!(piece, PromptPart::Special(_))).count();
-        assert_eq!(marks, written, "text became a mark");
+        let special = tokens.iter().filter(|token| NANO.is_special(**token)).count();
+        let written = prompt.iter().filter(|part| matches!(part, PromptPart::Special(_))).count();
+        assert_eq!(special, written, "text became a special token");
     }
 });

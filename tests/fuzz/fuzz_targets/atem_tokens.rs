@@ -1,4 +1,4 @@
-//! What a model wrote, as token ids, is the input: two bytes a token, any order of text and marks.
+//! The input is generated token ids, two bytes each: text and special tokens in any order.
 #![no_main]
 
 #[path = "../answers.rs"]
@@ -7,7 +7,7 @@ mod answers;
 
 use std::sync::{Arc, LazyLock};
 
-use answers::{conversation, heard};
+use answers::{conversation, summary};
 use libfuzzer_sys::fuzz_target;
 use muse_atem::{TokenOutputParser, Tokenizer};
 use muse_core::contract::{ParsedEvent, OutputParser, Token, Vocabulary};
@@ -21,22 +21,22 @@ fuzz_target!(|data: &[u8]| {
     let Some((how, ids)) = data.split_first() else { return };
     let conversation = conversation(how >> 1);
     let tokens = ids.chunks_exact(2).map(|id| Token(u32::from(u16::from_le_bytes([id[0], id[1]]))));
-    let hear = |clear: bool| {
-        let mut listener = TokenOutputParser::new(&conversation, &[], NANO.clone() as Arc<_>);
+    let parse = |clear: bool| {
+        let mut parser = TokenOutputParser::new(&conversation, &[], NANO.clone() as Arc<_>);
         let (mut out, mut all) = (Vec::new(), Vec::new());
         for token in tokens.clone() {
-            listener.push(token, &mut out);
+            parser.push(token, &mut out);
             if clear {
                 all.append(&mut out);
             }
         }
-        listener.finish(how & 1 == 1, &mut out);
+        parser.finish(how & 1 == 1, &mut out);
         all.append(&mut out);
         all
     };
-    let all = hear(true);
-    // What was said is the same, whether or not it was taken away in between.
-    assert_eq!(heard(&hear(false)), heard(&all));
+    let all = parse(true);
+    // The events do not depend on when they are drained.
+    assert_eq!(summary(&parse(false)), summary(&all));
     for event in &all {
         if let ParsedEvent::ToolCall(call) = event {
             let arguments: serde_json::Value =

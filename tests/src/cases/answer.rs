@@ -1,4 +1,4 @@
-//! Cases of what a model wrote.
+//! Cases of what a model generated.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Case, Outcome, difference};
 /// The first special token of the vocabulary that the cases were written for.
 const FIRST_SPECIAL: u64 = 200_000;
 
-/// What was heard, put together.
+/// The events of an answer, joined.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// All reasoning.
@@ -25,12 +25,12 @@ pub struct Answer {
     pub calls: Vec<(String, String)>,
 }
 
-/// A part of what the model wrote.
+/// A part of what the model generated.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Letters; marks among them are letters too.
+    /// Text; special tokens in it are spelled.
     Text(String),
-    /// Bytes of letters.
+    /// Bytes of text.
     Bytes(Vec<u8>),
     /// A token.
     Token(Token),
@@ -41,8 +41,8 @@ pub(super) fn run(case: &Case, tokenizer: &Arc<Tokenizer>) -> Outcome {
         let conversation = conversation(case)?;
         let inputs = inputs(&case.given, tokenizer)?;
         let complete = case.given["engine_finish"] == "stop";
-        let heard = parse_all(&conversation, &inputs, complete, tokenizer);
-        check(case, &heard)
+        let events = parse_all(&conversation, &inputs, complete, tokenizer);
+        check(case, &events)
     };
     match run() {
         Ok(()) => Outcome::Passed,
@@ -50,21 +50,21 @@ pub(super) fn run(case: &Case, tokenizer: &Arc<Tokenizer>) -> Outcome {
     }
 }
 
-/// Hears a text case in parts.
+/// Parses a text case in parts.
 ///
 /// # Errors
 /// The case cannot be read.
 pub fn parse(case: &Case, parts: &[&[u8]]) -> Result<Answer, String> {
-    let mut listener = TextOutputParser::new(&conversation(case)?, &[]);
+    let mut parser = TextOutputParser::new(&conversation(case)?, &[]);
     let mut out = Vec::new();
     for part in parts {
-        listener.hear_bytes(part, &mut out);
+        parser.push_bytes(part, &mut out);
     }
-    listener.finish(case.given["engine_finish"] == "stop", &mut out);
+    parser.finish(case.given["engine_finish"] == "stop", &mut out);
     Ok(answer(&out))
 }
 
-/// Hears a case as tokens.
+/// Parses a case as tokens.
 ///
 /// # Errors
 /// The case cannot be read.
@@ -78,7 +78,7 @@ pub fn parse_tokens(
     Ok(answer(&parse_all(&conversation(case)?, &inputs, complete, tokenizer).concat()))
 }
 
-/// The conversation that the answer belongs to: its tools and what the prompt committed.
+/// The conversation of the answer: its tools and the committed header.
 fn conversation(case: &Case) -> Result<Conversation, String> {
     let mut body = serde_json::json!({"messages": [{"role": "user", "content": "?"}]});
     body["tools"] = case.tools.clone();
@@ -95,7 +95,7 @@ fn conversation(case: &Case) -> Result<Conversation, String> {
     Ok(conversation)
 }
 
-/// What the model wrote, part by part.
+/// What the model generated, part by part.
 ///
 /// # Errors
 /// The case cannot be read.
@@ -110,12 +110,12 @@ pub fn inputs(given: &Value, tokenizer: &Tokenizer) -> Result<Vec<Input>, String
         Some("bytes") => list("byte_chunks_hex")?.iter().map(hex).collect(),
         _ => {
             let mut inputs = Vec::new();
-            for piece in list("pieces")? {
-                match piece["id"].as_u64() {
+            for part in list("pieces")? {
+                match part["id"].as_u64() {
                     Some(id) => inputs.push(Input::Token(special(id, tokenizer)?)),
                     None => {
                         let mut tokens = Vec::new();
-                        tokenizer.encode(&text(&piece["text"])?, &mut tokens);
+                        tokenizer.encode(&text(&part["text"])?, &mut tokens);
                         inputs.extend(tokens.into_iter().map(Input::Token));
                     }
                 }
@@ -131,14 +131,14 @@ fn hex(value: &Value) -> Result<Input, String> {
     Ok(Input::Bytes((0..text.len()).step_by(2).map(byte).collect::<Result<_, _>>()?))
 }
 
-/// Special token `id` of the cases in the vocabulary at hand, which has them in the same order.
+/// Special token `id` of the cases, in the vocabulary at hand: they have the same order.
 fn special(id: u64, tokenizer: &Tokenizer) -> Result<Token, String> {
-    let first = tokenizer.special_token("<|begin_of_text|>").ok_or("no begin mark")?;
+    let first = tokenizer.special_token("<|begin_of_text|>").ok_or("no begin-of-text token")?;
     let slice = id.checked_sub(FIRST_SPECIAL).ok_or(format!("id {id} is not special"))?;
     Ok(Token(first.0 + u32::try_from(slice).map_err(|e| e.to_string())?))
 }
 
-/// What was heard with each input, and at the end.
+/// The events after each input, and at the end.
 fn parse_all(
     conversation: &Conversation,
     inputs: &[Input],
@@ -152,7 +152,7 @@ fn parse_all(
         let mut out = Vec::new();
         match input {
             Input::Text(part) => text.push(part, &mut out),
-            Input::Bytes(part) => text.hear_bytes(part, &mut out),
+            Input::Bytes(part) => text.push_bytes(part, &mut out),
             Input::Token(part) => token.push(*part, &mut out),
         }
         steps.push(out);
@@ -166,9 +166,9 @@ fn parse_all(
     steps
 }
 
-fn answer(heard: &[ParsedEvent]) -> Answer {
+fn answer(events: &[ParsedEvent]) -> Answer {
     let mut answer = Answer::default();
-    for event in heard {
+    for event in events {
         match event {
             ParsedEvent::Reasoning(text) => answer.reasoning.push_str(text),
             ParsedEvent::Content(text) => answer.content.push_str(text),
@@ -183,8 +183,8 @@ fn answer(heard: &[ParsedEvent]) -> Answer {
 
 fn check(case: &Case, steps: &[Vec<ParsedEvent>]) -> Result<(), String> {
     let expect = &case.expect;
-    let heard: Vec<ParsedEvent> = steps.concat();
-    let answer = answer(&heard);
+    let events: Vec<ParsedEvent> = steps.concat();
+    let answer = answer(&events);
     let same = |what: &str, found: &Value, expected: &Value| {
         if found == expected { Ok(()) } else { Err(difference(what, found, expected)) }
     };
@@ -233,7 +233,7 @@ fn check_calls(answer: &Answer, expect: &Value) -> Result<(), String> {
             return Err(difference("arguments_text", &found, texts));
         }
     }
-    // Numbers of the text itself, which a JSON library may round: read exactly, printed again.
+    // Numbers are compared as spelled, since a JSON library may round them.
     for (_, arguments) in &answer.calls {
         let again = Json::parse(arguments).map_err(|e| e.to_string())?.to_compact();
         if again != *arguments {
@@ -246,13 +246,13 @@ fn check_calls(answer: &Answer, expect: &Value) -> Result<(), String> {
 fn check_stream(key: &str, value: &Value, steps: &[Vec<ParsedEvent>]) -> Result<(), String> {
     let say = |out: &[ParsedEvent]| answer(out).content;
     let calls = || {
-        steps.iter().flatten().filter_map(|heard| match heard {
+        steps.iter().flatten().filter_map(|event| match event {
             ParsedEvent::ToolCall(call) => Some(call),
             _ => None,
         })
     };
     let holds = match key {
-        "no_delta_contains" => steps.iter().flatten().all(|heard| match heard {
+        "no_delta_contains" => steps.iter().flatten().all(|event| match event {
             ParsedEvent::Reasoning(text) | ParsedEvent::Content(text) => value
                 .as_array()
                 .is_some_and(|all| all.iter().all(|no| !text.contains(no.as_str().unwrap_or("")))),
@@ -264,7 +264,7 @@ fn check_stream(key: &str, value: &Value, steps: &[Vec<ParsedEvent>]) -> Result<
         "distinct_ids" => {
             calls().map(|call| &call.id).collect::<HashSet<_>>().len() == calls().count()
         }
-        // Said of streams whose arguments grow; see the tests of those.
+        // Applies to growing arguments only, which have their own tests.
         "if_incremental" => true,
         other => return Err(format!("expect.stream.{other} is unknown to this runner")),
     };

@@ -1,5 +1,5 @@
-//! Runs files of protocol cases (`tests/golden/atem/cases.jsonl`) through the crates: what a model
-//! wrote against what must be heard, what a client sent against the prompt it must become.
+//! Runs protocol cases (`tests/golden/atem/cases.jsonl`): what a model generated against the
+//! expected events, and what a client sent against the expected prompt.
 
 mod answer;
 mod prompt;
@@ -21,18 +21,18 @@ pub struct Case {
     pub id: String,
     /// What it is about.
     pub kind: String,
-    /// What goes in.
+    /// The input.
     pub given: Value,
     /// Tools of the request.
     pub tools: Value,
-    /// What must come out.
+    /// The expected result.
     pub expect: Value,
 }
 
-/// How a case went.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As it must.
+    /// As expected.
     Passed,
     /// Otherwise; says how.
     Failed(String),

@@ -13,11 +13,11 @@ pub(super) fn run_template(case: &Case) -> Outcome {
     let rendered = || -> Result<String, String> {
         let json = Json::parse(&arguments.to_string()).map_err(|e| e.to_string())?;
         let conversation = from_template_arguments(&json).map_err(|e| e.to_string())?;
-        let pieces = match arguments["add_generation_prompt"].as_bool() {
+        let parts = match arguments["add_generation_prompt"].as_bool() {
             Some(true) => render(&conversation),
             _ => render_history(&conversation),
         };
-        Ok(spell(&pieces.map_err(|e| e.to_string())?))
+        Ok(spell(&parts.map_err(|e| e.to_string())?))
     };
     match (rendered(), case.expect["prompt"].as_str()) {
         (Ok(found), Some(expected)) if found == expected => Outcome::Passed,
@@ -61,8 +61,8 @@ fn check_prompt(request: ChatRequest, expect: &Value) -> Outcome {
         conversation.current_date = expect["prompt_date"].as_str().map(str::to_owned);
     }
     match render(&conversation) {
-        Ok(pieces) if spell(&pieces) == expected => Outcome::Passed,
-        Ok(pieces) => Outcome::Failed(difference("prompt", &spell(&pieces), &expected)),
+        Ok(parts) if spell(&parts) == expected => Outcome::Passed,
+        Ok(parts) => Outcome::Failed(difference("prompt", &spell(&parts), &expected)),
         Err(error) => Outcome::Failed(format!("does not render: {error}")),
     }
 }

@@ -5,26 +5,27 @@ use llguidance::toktrie::SimpleVob;
 use muse_core::contract::{Constraint, Token, TokenMask};
 use muse_core::{Error, Result};
 
-use super::fault::too_complex;
+use super::explain::too_complex;
 
-/// Follows one turn.
+/// Constrains one answer.
 pub(super) struct GrammarConstraint {
     matcher: Matcher,
-    /// The mask of the state at hand, once it was asked for.
+    /// The mask of the current state, once computed.
     mask: Option<SimpleVob>,
-    /// Tokens accepted up to the end of the turn.
+    /// Tokens accepted up to the end of the answer.
     accepted: usize,
-    /// Tokens accepted behind it, where guesses may run on and nothing counts.
-    behind: usize,
+    /// Tokens accepted after it: a draft may run past the end, and what it holds there does not
+    /// matter.
+    after_end: usize,
 }
 
 impl GrammarConstraint {
     pub(super) fn new(matcher: Matcher) -> Self {
-        Self { matcher, mask: None, accepted: 0, behind: 0 }
+        Self { matcher, mask: None, accepted: 0, after_end: 0 }
     }
 
-    /// Whether the turn is complete.
-    fn ended(&self) -> bool {
+    /// Whether the answer is complete.
+    fn is_complete(&self) -> bool {
         self.matcher.is_stopped() && !self.matcher.is_error()
     }
 
@@ -46,17 +47,18 @@ impl Constraint for GrammarConstraint {
     }
 
     fn accept(&mut self, token: Token) -> Result<()> {
-        if self.ended() {
-            self.behind += 1;
+        if self.is_complete() {
+            self.after_end += 1;
             return Ok(());
         }
-        // The matcher is of no more use once it was given a token that does not fit. A mask may leave
-        // out spellings of a forced text that fit all the same.
+        // A matcher cannot be used after it was given a token that does not fit, so tokens are
+        // validated first. Validation also accepts other tokenizations of a forced text, which the
+        // mask leaves out.
         let masked = self.mask.as_ref().is_some_and(|mask| allows(mask, token));
         let fits = masked || self.matcher.validate_tokens(&[token.0]).map_err(too_complex)? == 1;
         if !fits {
             return Err(Error::Invalid(format!(
-                "token {} does not fit behind {} others; the mask says which do",
+                "token {} does not fit after {} accepted tokens; the mask lists those that do",
                 token.0, self.accepted
             )));
         }
@@ -67,20 +69,20 @@ impl Constraint for GrammarConstraint {
     }
 
     fn rollback(&mut self, tokens: usize) -> Result<()> {
-        if tokens > self.accepted + self.behind {
+        if tokens > self.accepted + self.after_end {
             return Err(Error::Invalid(format!(
                 "{tokens} tokens to take back, but {} were accepted",
-                self.accepted + self.behind
+                self.accepted + self.after_end
             )));
         }
-        let behind = tokens.min(self.behind);
-        self.behind -= behind;
-        if tokens == behind {
+        let after_end = tokens.min(self.after_end);
+        self.after_end -= after_end;
+        if tokens == after_end {
             return Ok(());
         }
         self.mask = None;
-        self.accepted -= tokens - behind;
-        self.matcher.rollback(tokens - behind).map_err(too_complex)
+        self.accepted -= tokens - after_end;
+        self.matcher.rollback(tokens - after_end).map_err(too_complex)
     }
 
     fn legal_prefix(&mut self, draft: &[Token]) -> Result<usize> {
@@ -89,7 +91,7 @@ impl Constraint for GrammarConstraint {
     }
 
     fn forced(&mut self) -> Result<Option<Token>> {
-        if self.ended() {
+        if self.is_complete() {
             return Ok(None);
         }
         let mask = self.current()?;

@@ -1,16 +1,20 @@
-//! Which tokens may come: answers that must be JSON, a pattern or one of some texts, calls that
-//! must be made, and a budget of reasoning. The grammar speaks of a whole turn, headers included,
-//! so it is armed from the first token behind the prompt and never by what the prompt says.
+//! Constrains which tokens may be sampled: answers that must be JSON, match a pattern or be one of
+//! several texts, calls that must be made, and a budget of reasoning. A grammar describes the whole
+//! answer with its headers, so it applies from the first generated token, whatever the prompt
+//! contains.
 
-mod budget;
-mod expression;
-mod fault;
-mod gate;
+mod answer_grammar;
+mod answer_rule;
+mod compile_slots;
+mod explain;
 mod grammar;
-mod native;
-mod shape;
-mod trie;
-mod value;
+mod lark;
+mod limits;
+mod parameter_value;
+mod reasoning_budget;
+mod regex;
+mod schema_check;
+mod token_trie;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,69 +26,38 @@ use llguidance::{Matcher, ParserFactory};
 use muse_core::contract::{Constraint, Conversation, Tokenizer as _};
 use muse_core::{Error, Result};
 
-use crate::mark::Mark;
-use crate::request::{ResponseFormat, ToolChoice};
+use crate::request::ToolChoice;
+use crate::special_token::SpecialToken;
 use crate::tokenizer::Tokenizer;
-use gate::Gate;
+use compile_slots::CompileSlots;
 use grammar::GrammarConstraint;
+use limits::MAX_GRAMMAR_BYTES;
 
-pub use budget::ThinkingBudget;
+pub use answer_rule::AnswerRule;
+pub use reasoning_budget::ReasoningBudget;
 
-/// Larger grammars are refused: no schema of people is, and compiling takes time and memory.
-const MAX_GRAMMAR_BYTES: usize = 512 * 1024;
+/// The largest regular expression or grammar written by a client, in bytes: a long text in one
+/// slows down every step.
+const MAX_CLIENT_BYTES: usize = 32 * 1024;
 
-/// The same for expressions and grammars of a client's own, in which one long text slows every step.
-const MAX_OWN_BYTES: usize = 32 * 1024;
-
-/// The most bytes of one text that an answer or value can be.
-const MAX_TEXT_BYTES: usize = 8 * 1024;
-
-/// What the compiler may spend on expressions, in its own measure: with all limits on what it is
-/// given, a grammar takes it about a second.
+/// The compiler's budget for regular expressions, in its own unit. With all limits on its input,
+/// compiling a grammar takes about a second.
 const MAX_LEXER_WORK: u64 = 400_000;
 
-/// Stack to compile on: the compiler descends as deep as rules lead to rules, which is bounded by
-/// the size of a grammar alone.
+/// Stack of the thread that compiles: the compiler recurses as deep as rules refer to rules, which
+/// only the size of the grammar bounds.
 const COMPILER_STACK: usize = 512 << 20;
 
-/// Compiled grammars that are kept.
-const CACHED: usize = 64;
+/// The most compiled grammars that are kept.
+const MAX_CACHED: usize = 64;
 
-/// What the visible answer must be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum AnswerRule {
-    /// Any text.
-    #[default]
-    Free,
-    /// A JSON object.
-    JsonObject,
-    /// JSON that fits a schema, given as JSON text.
-    JsonSchema(String),
-    /// Text that matches a regular expression from its first letter to its last.
-    Regex(String),
-    /// Text of a grammar in the Lark syntax of llguidance.
-    Lark(String),
-    /// One of some texts.
-    Choice(Vec<String>),
-}
-
-impl From<&ResponseFormat> for AnswerRule {
-    fn from(format: &ResponseFormat) -> Self {
-        match format {
-            ResponseFormat::Text => Self::Free,
-            ResponseFormat::JsonObject => Self::JsonObject,
-            ResponseFormat::JsonSchema { schema, .. } => Self::JsonSchema(schema.clone()),
-        }
-    }
-}
-
-/// Compiles constraints over a checkpoint's tokens and keeps the compiled ones. Compiling can take
-/// a while: not a thing for the engine's thread.
+/// Compiles constraints over a checkpoint's tokens and caches them. Compiling can take a second, so
+/// it must not run on the engine's thread.
 pub struct Grammars {
     factory: ParserFactory,
     tokenizer: Arc<Tokenizer>,
     cache: Mutex<Cache>,
-    gate: Gate,
+    slots: CompileSlots,
     compiled: AtomicU64,
 }
 
@@ -98,9 +71,9 @@ impl Grammars {
     /// A compiler for the tokens of a checkpoint.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the vocabulary has no marks to end messages with.
+    /// [`Error::Corrupt`] when the vocabulary lacks a special token.
     pub fn new(tokenizer: Arc<Tokenizer>) -> Result<Self> {
-        let environment = trie::environment(Arc::clone(&tokenizer))?;
+        let environment = token_trie::environment(Arc::clone(&tokenizer))?;
         let slices = llguidance::earley::SlicedBiasComputer::general_slices();
         let mut factory =
             ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
@@ -115,26 +88,27 @@ impl Grammars {
             factory,
             tokenizer,
             cache: Mutex::default(),
-            gate: Gate::new(),
+            slots: CompileSlots::new(),
             compiled: AtomicU64::new(0),
         })
     }
 
-    /// How many grammars were compiled; what was kept from before is not compiled again.
+    /// How many grammars were compiled; cached ones are not compiled again.
     pub fn compiled(&self) -> u64 {
         self.compiled.load(Ordering::Relaxed)
     }
 
-    /// The constraint of a turn; none when everything is allowed. Calls are bound where they must
-    /// be made and where their tool is strict; with [`ToolChoice::None`] a bound answer leaves no
-    /// calls, whatever tools the conversation declares, while a free one is not kept from them.
+    /// The constraint of an answer; none when everything is allowed. Calls are constrained where
+    /// one is required and where their tool is strict. With [`ToolChoice::None`], a constrained
+    /// answer allows no calls whatever tools the conversation declares; an unconstrained one is not
+    /// kept from calling.
     ///
-    /// The constraint refuses tokens that are not allowed and stays as it was; behind the end of
-    /// the turn it takes any, since guesses may run on.
+    /// A token that is not allowed is refused and changes nothing. After the end of the answer any
+    /// token is accepted, since drafts may run past it.
     ///
     /// # Errors
     /// [`Error::Invalid`] when a schema or grammar cannot be honoured, or takes more work than one
-    /// request may make: the message names the keyword or the fault.
+    /// request may cause; the message names the keyword.
     pub fn constraint(
         &self,
         conversation: &Conversation,
@@ -144,57 +118,60 @@ impl Grammars {
         self.constraint_while(conversation, choice, answer, &|| true)
     }
 
-    /// [`Grammars::constraint`], given up once it is no longer `wanted`: asked while others compile
-    /// and between the stages of this one.
+    /// [`Grammars::constraint`], cancelled once `keep_going` returns false: it is asked while
+    /// waiting for other compilations and between the stages of this one.
     ///
     /// # Errors
-    /// As [`Grammars::constraint`], and [`Error::Exhausted`] when it was given up.
+    /// As [`Grammars::constraint`], and [`Error::Exhausted`] when it was cancelled.
     pub fn constraint_while(
         &self,
         conversation: &Conversation,
         choice: &ToolChoice,
         answer: &AnswerRule,
-        wanted: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> Result<Option<Box<dyn Constraint>>> {
-        let Some(turn) = native::turn(conversation, choice, answer, self.tokenizer.as_ref())?
+        let Some(grammar) =
+            answer_grammar::answer_grammar(conversation, choice, answer, self.tokenizer.as_ref())?
         else {
             return Ok(None);
         };
-        let matcher = self.compile(turn, answer, wanted)?;
+        let matcher = self.compile(grammar, answer, keep_going)?;
         Ok(Some(Box::new(GrammarConstraint::new(matcher))))
     }
 
     fn compile(
         &self,
-        turn: String,
+        grammar: String,
         answer: &AnswerRule,
-        wanted: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> Result<Matcher> {
         let (kind, part) = match answer {
             AnswerRule::Regex(text) => ("regex", text.as_str()),
             AnswerRule::Lark(text) => ("lark", text.as_str()),
             _ => ("", ""),
         };
-        check_size(&turn, part)?;
-        let key = format!("{turn}\n%%{kind}\n{part}");
+        check_size(&grammar, part)?;
+        let key = format!("{grammar}\n%%{kind}\n{part}");
         if let Some(found) = self.lock().compiled.get(&key) {
             return Ok(found.deep_clone());
         }
-        let given_up = || Error::Exhausted("the grammar was given up, nobody wants it".to_owned());
-        let _place = self.gate.enter(&key, wanted).ok_or_else(given_up)?;
-        // Whoever was before may have asked for the same.
+        let cancelled = || {
+            Error::Exhausted("the request was cancelled while its grammar was compiled".to_owned())
+        };
+        let _slot = self.slots.acquire(&key, keep_going).ok_or_else(cancelled)?;
+        // Another request may have compiled the same grammar meanwhile.
         if let Some(found) = self.lock().compiled.get(&key) {
             return Ok(found.deep_clone());
         }
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        let matcher = self.create(grammar_of(turn, answer), answer)?;
-        if let Some(fault) = matcher.get_error() {
-            return Err(refused(answer, &fault));
+        let matcher = self.create(grammar_of(grammar, answer), answer)?;
+        if let Some(error) = matcher.get_error() {
+            return Err(refused(answer, &error));
         }
-        if !wanted() {
-            return Err(given_up());
+        if !keep_going() {
+            return Err(cancelled());
         }
-        self.try_answer(&matcher).map_err(|fault| refused(answer, &fault))?;
+        self.check_answer_start(&matcher).map_err(|error| refused(answer, &error))?;
         self.lock().put(&key, matcher.deep_clone());
         Ok(matcher)
     }
@@ -207,28 +184,29 @@ impl Grammars {
             let thread = thread.map_err(|e| {
                 Error::Exhausted(format!("no thread to compile a grammar on: {e}; try again"))
             })?;
-            // The compiler reckons with a client's numbers, unchecked: what it trips over is theirs.
+            // The compiler computes with the client's numbers unchecked, so a panic is caused by
+            // the request.
             thread.join().map_err(|_| refused(answer, "the compiler panicked"))
         })
     }
 
-    /// Follows a new grammar to where its answer begins. What leads nowhere or is too much to
-    /// follow shows there, and here it costs nobody but the one who asked.
-    fn try_answer(&self, matcher: &Matcher) -> std::result::Result<(), String> {
+    /// Advances a copy of a new grammar to where its answer begins. A grammar that allows nothing
+    /// or is too expensive fails here, before it reaches the engine.
+    fn check_answer_start(&self, matcher: &Matcher) -> std::result::Result<(), String> {
         let mut answer = matcher.deep_clone();
         let mut header = Vec::new();
         self.tokenizer.encode(" to=user", &mut header);
-        header.extend(self.tokenizer.special_token(Mark::Message.text()));
+        header.extend(self.tokenizer.special_token(SpecialToken::Message.text()));
         let header: Vec<u32> = header.iter().map(|token| token.0).collect();
-        // Another turn begins with a call, or its header was committed already.
-        if answer.validate_tokens(&header).map_err(|fault| fault.to_string())? == header.len() {
-            answer.consume_tokens(&header).map_err(|fault| fault.to_string())?;
+        // Other answers begin with a call, or their header is in the prompt already.
+        if answer.validate_tokens(&header).map_err(|error| error.to_string())? == header.len() {
+            answer.consume_tokens(&header).map_err(|error| error.to_string())?;
         }
-        answer.compute_mask_or_eos().map(drop).map_err(|fault| fault.to_string())
+        answer.compute_mask_or_eos().map(drop).map_err(|error| error.to_string())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
-        // The cache is a table of whole entries, sound after a panic elsewhere.
+        // The cache holds complete entries only, so it is consistent after a panic elsewhere.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -238,7 +216,7 @@ impl Cache {
         if self.compiled.insert(key.to_owned(), matcher).is_none() {
             self.order.push_back(key.to_owned());
         }
-        if self.order.len() > CACHED
+        if self.order.len() > MAX_CACHED
             && let Some(oldest) = self.order.pop_front()
         {
             self.compiled.remove(&oldest);
@@ -246,49 +224,51 @@ impl Cache {
     }
 }
 
-/// Refuses grammars that are too long to try.
-fn check_size(turn: &str, part: &str) -> Result<()> {
-    let whole = turn.len() + part.len();
+/// Refuses grammars that are too large to compile.
+fn check_size(grammar: &str, part: &str) -> Result<()> {
+    let whole = grammar.len() + part.len();
     if whole > MAX_GRAMMAR_BYTES {
         return Err(Error::Invalid(format!(
             "the grammar has {whole} bytes, at most {MAX_GRAMMAR_BYTES}; use smaller schemas"
         )));
     }
-    if part.len() > MAX_OWN_BYTES {
+    if part.len() > MAX_CLIENT_BYTES {
         return Err(Error::Invalid(format!(
-            "the grammar or expression has {} bytes, at most {MAX_OWN_BYTES}; use a smaller one",
+            "the grammar or expression has {} bytes, at most {MAX_CLIENT_BYTES}; use a smaller one",
             part.len()
         )));
     }
     Ok(())
 }
 
-/// The grammar of a turn with the client's own, if the answer has one.
-fn grammar_of(turn: String, answer: &AnswerRule) -> TopLevelGrammar {
+/// The grammar of an answer, with the client's own grammar when there is one.
+fn grammar_of(grammar: String, answer: &AnswerRule) -> TopLevelGrammar {
     let own = match answer {
         AnswerRule::Regex(regex) => Some(GrammarWithLexer::from_regex(regex)),
         AnswerRule::Lark(lark) => Some(GrammarWithLexer::from_lark(lark.clone())),
         _ => None,
     };
     let named = |grammar: GrammarWithLexer| GrammarWithLexer {
-        name: Some(native::ANSWER.to_owned()),
+        name: Some(answer_grammar::ANSWER.to_owned()),
         ..grammar
     };
-    let mut grammars = vec![GrammarWithLexer::from_lark(turn)];
+    let mut grammars = vec![GrammarWithLexer::from_lark(grammar)];
     grammars.extend(own.map(named));
     TopLevelGrammar { grammars, max_tokens: None }
 }
 
-/// The fault of a grammar, as whoever wrote it can understand it.
-fn refused(answer: &AnswerRule, fault: &str) -> Error {
+/// The error of a grammar, in words for the client who wrote it.
+fn refused(answer: &AnswerRule, error: &str) -> Error {
     let (what, why) = match answer {
-        AnswerRule::Regex(_) => ("the regular expression", fault::told(fault)),
-        // It is written in the compiler's language, as its faults are; behind the first line
-        // stands the rest of the turn.
-        AnswerRule::Lark(_) => ("the grammar", fault.lines().next().unwrap_or_default().to_owned()),
-        AnswerRule::JsonSchema(_) => ("the JSON schema", fault::told(fault)),
-        AnswerRule::Choice(_) => ("the choice of texts", fault::told(fault)),
-        AnswerRule::Free | AnswerRule::JsonObject => ("the schema of a tool", fault::told(fault)),
+        AnswerRule::Regex(_) => ("the regular expression", explain::explain(error)),
+        // The compiler's message for a Lark grammar; the lines after the first quote the rest of
+        // the answer's grammar.
+        AnswerRule::Lark(_) => ("the grammar", error.lines().next().unwrap_or_default().to_owned()),
+        AnswerRule::JsonSchema(_) => ("the JSON schema", explain::explain(error)),
+        AnswerRule::Choice(_) => ("the choice of texts", explain::explain(error)),
+        AnswerRule::Free | AnswerRule::JsonObject => {
+            ("the schema of a tool", explain::explain(error))
+        }
     };
     Error::Invalid(format!("{what} cannot be honoured: {why}"))
 }

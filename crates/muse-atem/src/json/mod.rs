@@ -1,5 +1,5 @@
-//! A small JSON value that keeps what a chat protocol needs kept: key order and the spelling of
-//! numbers. Not a replacement for `serde_json`, whose numbers pass through a double.
+//! A small JSON value that keeps key order and the spelling of numbers. Not a replacement for
+//! `serde_json`, whose numbers pass through a double.
 
 mod number;
 mod print;
@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Values nested deeper than this are refused, so that a hostile text cannot exhaust the stack.
+/// Values nested deeper than this are refused, so that hostile input cannot exhaust the stack.
 pub const MAX_DEPTH: usize = 128;
 
 /// A JSON value.
@@ -28,14 +28,14 @@ pub enum Json {
     String(String),
     /// A list.
     Array(Vec<Json>),
-    /// Members in the order given; of equal keys the first place and the last value.
+    /// Members in the order given; of duplicate keys, the first position and the last value.
     Object(Vec<(String, Json)>),
 }
 
 /// Why a text is not JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError {
-    /// Bytes before the fault.
+    /// Bytes before the error.
     pub offset: usize,
     /// What was found and what was expected.
     pub message: String,
@@ -50,7 +50,7 @@ impl fmt::Display for JsonError {
 impl std::error::Error for JsonError {}
 
 impl Json {
-    /// Reads one value that fills the whole text.
+    /// Parses a text that is one value.
     ///
     /// # Errors
     /// The text is not JSON (RFC 8259; `NaN` and `Infinity` are not numbers) or is nested deeper
@@ -59,7 +59,7 @@ impl Json {
         read::whole(text)
     }
 
-    /// An object; of equal keys the first place and the last value count.
+    /// An object; of duplicate keys, the first position and the last value count.
     pub fn object(members: Vec<(String, Json)>) -> Self {
         Self::Object(read::last_wins(members))
     }
@@ -88,7 +88,7 @@ impl Json {
         }
     }
 
-    /// The truth of a boolean.
+    /// The value of a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(value) => Some(*value),
@@ -114,7 +114,7 @@ impl Json {
         self.as_object()?.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// What a value is called in messages: `an object`, `a string`, ….
+    /// What a value is called in error messages: `an object`, `a string`, ….
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -146,26 +146,27 @@ pub(crate) fn quote(text: &str, out: &mut String) {
     print::string(text, out);
 }
 
-/// Appends `text` as it stands between the quotes of a JSON string.
+/// Appends `text` escaped, without the quotes of a JSON string.
 pub(crate) fn escape(text: &str, out: &mut String) {
     print::escaped(text, out);
 }
 
-/// Reads one value at the start of a text, and says where it ends.
+/// Parses one value at the start of a text; also returns the number of bytes it takes.
 pub(crate) fn first(text: &str) -> Result<(Json, usize), JsonError> {
     read::first(text)
 }
 
-/// What a `$ref` within the same document points to.
+/// The target of a `$ref` within the same document.
 pub(crate) fn follow<'a>(target: &Json, root: &'a Json) -> Option<&'a Json> {
     walk(target.as_str()?, root, |at, step| at.member(step))
 }
 
-/// Follows many `$ref`s of one document: members of an object are searched through once, not once
-/// a reference, of which there can be as many.
+/// Follows the `$ref`s of one document. The members of an object are indexed once, not searched for
+/// every reference.
 pub(crate) struct References<'a> {
     root: &'a Json,
-    /// Members by key of the objects that references led through, which are told apart by place.
+    /// Members by key, for each object that a reference led through; objects are told apart by
+    /// address.
     objects: RefCell<HashMap<*const Json, HashMap<&'a str, &'a Json>>>,
 }
 
@@ -174,7 +175,7 @@ impl<'a> References<'a> {
         Self { root, objects: RefCell::default() }
     }
 
-    /// What a `$ref` points to.
+    /// The target of a `$ref`.
     pub(crate) fn follow(&self, target: &Json) -> Option<&'a Json> {
         let mut objects = self.objects.borrow_mut();
         walk(target.as_str()?, self.root, |at, step| {
@@ -187,7 +188,7 @@ impl<'a> References<'a> {
     }
 }
 
-/// The value that a pointer like `#/$defs/a` leads to.
+/// The value at a pointer like `#/$defs/a`.
 fn walk<'a>(
     pointer: &str,
     root: &'a Json,
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_lead_where_their_pointers_say() {
+    fn references_follow_json_pointers() {
         let text = r##"{"a": [{"b/c": 1}, {"d~": 2}], "": 3, "to": ["#/a/0/b~1c", "#/a/1/d~0", "#/",
             "#/a/2", "#/b", "a", "#a"]}"##;
         let root = Json::parse(text).unwrap();
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(found.collect::<Vec<_>>(), ["1", "2", "3", "none", "none", "none", "none"]);
     }
 
-    /// Searching every reference's target among all of them takes minutes.
+    /// A linear search per reference would take minutes.
     #[test]
     fn many_references_are_followed_in_linear_time() {
         let names = (0..100_000).map(|i| format!("d{i}"));

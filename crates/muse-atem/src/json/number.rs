@@ -1,13 +1,13 @@
-//! Numbers by their spelling, and the spelling Python gives them.
+//! JSON numbers by their spelling, and the spelling Python gives them.
 
-/// A number of JSON, as it was spelled.
+/// A JSON number, as it was spelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number(String);
 
 impl Number {
-    /// Takes a spelling.
+    /// Parses a spelling.
     ///
-    /// `None` when it is not a number of JSON.
+    /// `None` when it is not a JSON number.
     pub fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix('-').unwrap_or(text);
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
@@ -49,12 +49,12 @@ impl Number {
         self.0.parse().expect("a JSON number is spelled like a Rust float")
     }
 
-    /// The value, when it is an integer that fits.
+    /// The value, when it is an integer in range.
     pub fn to_i64(&self) -> Option<i64> {
         self.0.parse().ok()
     }
 
-    /// The value, when it is an integer that fits.
+    /// The value, when it is an integer in range.
     pub fn to_u64(&self) -> Option<u64> {
         self.0.parse().ok()
     }
@@ -75,13 +75,13 @@ impl From<u64> for Number {
     }
 }
 
-/// Python's `repr` of a float: the shortest digits that read back, a point always, an exponent of
-/// two digits at least below 1e-4 and from 1e16 on.
+/// Python's `repr` of a float: the shortest digits that parse to it, always with a point, with an
+/// exponent of at least two digits below 1e-4 and from 1e16 on.
 pub(crate) fn python_float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    // Rust prints the same shortest digits, as `d.dddde±x`.
+    // Rust's `{:e}` has the same digits, as `d.dddde±x`.
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').expect("an exponent");
     let exponent: i32 = exponent.parse().expect("a whole exponent");

@@ -1,10 +1,10 @@
-//! Printing of JSON: like Python's `json.dumps`, and without white space.
+//! Prints JSON: like Python's `json.dumps`, and without white space.
 
 use std::fmt::Write;
 
 use super::Json;
 
-/// Appends `value` with `", "` and `": "` between, non-ASCII letters raw, nothing HTML-escaped.
+/// Appends `value` with `", "` and `": "` between, non-ASCII characters raw, nothing HTML-escaped.
 pub(super) fn python(value: &Json, out: &mut String) {
     match value {
         Json::Number(number) => match number.to_python().as_str() {
@@ -64,14 +64,14 @@ fn scalar(value: &Json, out: &mut String) {
     }
 }
 
-/// Appends `text` in quotes; only what JSON demands is escaped.
+/// Appends `text` in quotes; only what JSON requires is escaped.
 pub(super) fn string(text: &str, out: &mut String) {
     out.push('"');
     escaped(text, out);
     out.push('"');
 }
 
-/// Appends `text` as it stands between the quotes of a string.
+/// Appends `text` escaped, without the quotes.
 pub(super) fn escaped(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find(|c: char| c == '"' || c == '\\' || c < ' ') {

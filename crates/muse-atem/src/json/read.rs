@@ -1,21 +1,21 @@
-//! Reading of JSON, strict and bounded in depth.
+//! Parses JSON, strictly and with bounded depth.
 
 use std::collections::HashMap;
 
 use super::{Json, JsonError, MAX_DEPTH, Number};
 
-/// Reads one value and nothing else.
+/// Parses one value and nothing else.
 pub(super) fn whole(text: &str) -> Result<Json, JsonError> {
     let mut reader = Reader { text, at: 0 };
     let value = reader.value(0)?;
     reader.space();
     match reader.text[reader.at..].chars().next() {
         None => Ok(value),
-        Some(found) => Err(reader.fault(format!("found {found:?} behind the value"))),
+        Some(found) => Err(reader.error(format!("found {found:?} behind the value"))),
     }
 }
 
-/// Reads one value at the start of a text, and says where it ends.
+/// Parses one value at the start of a text; also returns the number of bytes it takes.
 pub(super) fn first(text: &str) -> Result<(Json, usize), JsonError> {
     let mut reader = Reader { text, at: 0 };
     let value = reader.value(0)?;
@@ -30,7 +30,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
         if depth > MAX_DEPTH {
-            return Err(self.fault(format!("nested deeper than {MAX_DEPTH} levels")));
+            return Err(self.error(format!("nested deeper than {MAX_DEPTH} levels")));
         }
         self.space();
         match self.peek() {
@@ -107,7 +107,7 @@ impl Reader<'_> {
             .take_while(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
             .count();
         let number = Number::parse(&rest[..length])
-            .ok_or_else(|| self.fault(format!("`{}` is not a number", &rest[..length.min(40)])))?;
+            .ok_or_else(|| self.error(format!("`{}` is not a number", &rest[..length.min(40)])))?;
         self.at += length;
         Ok(Json::Number(number))
     }
@@ -119,7 +119,7 @@ impl Reader<'_> {
             let rest = &self.text[self.at..];
             let Some(length) = rest.find(|c: char| c == '"' || c == '\\' || c < ' ') else {
                 self.at = self.text.len();
-                return Err(self.fault("the text ends inside a string".to_owned()));
+                return Err(self.error("the text ends inside a string".to_owned()));
             };
             out.push_str(&rest[..length]);
             self.at += length;
@@ -131,7 +131,7 @@ impl Reader<'_> {
                 b'\\' => out.push(self.escape()?),
                 control => {
                     return Err(
-                        self.fault(format!("control character {control:#04x} inside a string"))
+                        self.error(format!("control character {control:#04x} inside a string"))
                     );
                 }
             }
@@ -139,8 +139,8 @@ impl Reader<'_> {
     }
 
     fn escape(&mut self) -> Result<char, JsonError> {
-        let letter = self.text.as_bytes().get(self.at + 1).copied();
-        let plain = match letter {
+        let character = self.text.as_bytes().get(self.at + 1).copied();
+        let plain = match character {
             Some(b'"') => '"',
             Some(b'\\') => '\\',
             Some(b'/') => '/',
@@ -150,7 +150,7 @@ impl Reader<'_> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => return self.unicode(),
-            _ => return Err(self.fault("an unknown escape in a string".to_owned())),
+            _ => return Err(self.error("an unknown escape in a string".to_owned())),
         };
         self.at += 2;
         Ok(plain)
@@ -161,20 +161,20 @@ impl Reader<'_> {
         let code = if (0xd800..0xdc00).contains(&unit) && self.text[self.at..].starts_with("\\u") {
             let low = self.unit()?;
             if !(0xdc00..0xe000).contains(&low) {
-                return Err(self.fault("a lone surrogate in a string".to_owned()));
+                return Err(self.error("a lone surrogate in a string".to_owned()));
             }
             0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00)
         } else {
             unit
         };
-        char::from_u32(code).ok_or_else(|| self.fault("a lone surrogate in a string".to_owned()))
+        char::from_u32(code).ok_or_else(|| self.error("a lone surrogate in a string".to_owned()))
     }
 
     /// The four digits of `\uXXXX`.
     fn unit(&mut self) -> Result<u32, JsonError> {
         let digits = self.text.as_bytes().get(self.at + 2..self.at + 6).unwrap_or_default();
         if digits.len() != 4 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(self.fault("`\\u` without four hexadecimal digits".to_owned()));
+            return Err(self.error("`\\u` without four hexadecimal digits".to_owned()));
         }
         let text = std::str::from_utf8(digits).expect("hexadecimal digits are ASCII");
         self.at += 6;
@@ -196,22 +196,22 @@ impl Reader<'_> {
         met
     }
 
-    fn unexpected(&self, wanted: &str) -> JsonError {
+    fn unexpected(&self, expected: &str) -> JsonError {
         match self.text[self.at..].chars().next() {
-            Some(found) => self.fault(format!("found {found:?}, expected {wanted}")),
-            None => self.fault(format!("the text ends, expected {wanted}")),
+            Some(found) => self.error(format!("found {found:?}, expected {expected}")),
+            None => self.error(format!("the text ends, expected {expected}")),
         }
     }
 
-    fn fault(&self, message: String) -> JsonError {
+    fn error(&self, message: String) -> JsonError {
         JsonError { offset: self.at, message }
     }
 }
 
-/// As many members are compared with each other sooner than hashed.
+/// Up to this many members, comparing all pairs is faster than hashing.
 const FEW: usize = 8;
 
-/// Of equal keys keeps the first place and the last value.
+/// Of duplicate keys, keeps the first position and the last value.
 pub(super) fn last_wins(members: Vec<(String, Json)>) -> Vec<(String, Json)> {
     let repeated = |at: usize| members[..at].iter().any(|(key, _)| *key == members[at].0);
     if members.len() <= FEW && !(1..members.len()).any(repeated) {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_say_where_and_what() {
+    fn errors_have_position_and_expectation() {
         for (text, message) in [
             ("", "the text ends, expected a value at byte 0"),
             ("{n: 4", "found 'n', expected a key in double quotes at byte 1"),

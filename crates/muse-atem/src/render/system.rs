@@ -1,13 +1,13 @@
-//! The system message: strength of reasoning, tools and recipients.
+//! Renders the system message: reasoning strength, tools and recipients.
 
 use std::collections::{HashMap, HashSet};
 
 use muse_core::contract::{Conversation, Part, Tool};
 use muse_core::{Error, Result};
 
-use super::Prompt;
+use super::prompt::PromptBuilder;
 use crate::json::{self, Json};
-use crate::mark::Mark;
+use crate::special_token::SpecialToken;
 
 const DEFAULT_STRENGTH: &str = "high";
 const DEFAULT_CUTOFF: &str = "2026-01-04";
@@ -44,32 +44,32 @@ that can span
 </atem:function_calls>"#;
 
 /// What ends every system message.
-pub(super) struct Ending {
+pub(super) struct SystemSuffix {
     strength: String,
-    /// Tool block and recipients, with the empty lines before them.
-    tail: String,
+    /// The tool block and the recipients, with the empty lines before them.
+    suffix: String,
 }
 
-impl Ending {
+impl SystemSuffix {
     pub(super) fn new(conversation: &Conversation) -> Result<Self> {
         let strength = conversation.reasoning_strength.as_deref();
-        let spaces = namespaces(&conversation.tools);
-        let mut tail = String::new();
+        let namespaces = namespaces(&conversation.tools);
+        let mut suffix = String::new();
         if !conversation.tools.is_empty() {
-            tail.push_str("\n\n");
-            write_tools(conversation, &spaces, &mut tail)?;
+            suffix.push_str("\n\n");
+            write_tools(conversation, &namespaces, &mut suffix)?;
         }
-        tail.push_str("\n\n# Valid recipients: \"self\", ");
-        for space in &spaces {
-            tail.push_str(&format!("\"{space}.*\", "));
+        suffix.push_str("\n\n# Valid recipients: \"self\", ");
+        for namespace in &namespaces {
+            suffix.push_str(&format!("\"{namespace}.*\", "));
         }
-        tail.push_str("\"user\".");
+        suffix.push_str("\"user\".");
         let strength = strength.filter(|text| !text.is_empty()).unwrap_or(DEFAULT_STRENGTH);
-        Ok(Self { strength: strength.to_owned(), tail })
+        Ok(Self { strength: strength.to_owned(), suffix })
     }
 
-    /// The message of a conversation that has none of its own.
-    pub(super) fn write_default(&self, conversation: &Conversation, prompt: &mut Prompt) {
+    /// Writes the default system message, for a conversation without one.
+    pub(super) fn write_default(&self, conversation: &Conversation, prompt: &mut PromptBuilder) {
         let cutoff = conversation.knowledge_cutoff.as_deref().unwrap_or(DEFAULT_CUTOFF);
         prompt.header("system");
         prompt.text(&format!("You are a helpful AI assistant.\nKnowledge cutoff: {cutoff}."));
@@ -80,34 +80,34 @@ impl Ending {
         self.end(prompt);
     }
 
-    /// A message of the conversation. Texts that stand next to each other are one text.
-    pub(super) fn write(&self, content: &[Part], prompt: &mut Prompt) {
+    /// Writes a system message of the conversation. Adjacent texts are joined.
+    pub(super) fn write(&self, content: &[Part], prompt: &mut PromptBuilder) {
         prompt.header("system");
-        let mut names_strength = false;
+        let mut has_strength = false;
         for part in join(content) {
             match part {
                 Part::Text(text) => {
-                    let text = name_strength(&text);
-                    names_strength |= text.to_lowercase().contains("reasoning strength");
+                    let text = replace_effort(&text);
+                    has_strength |= text.to_lowercase().contains("reasoning strength");
                     prompt.text(&text);
                 }
                 media => prompt.content(&[media]),
             }
         }
-        if !names_strength {
+        if !has_strength {
             prompt.text(&format!("\n\nReasoning strength: {}.", self.strength));
         }
         self.end(prompt);
     }
 
-    fn end(&self, prompt: &mut Prompt) {
-        prompt.text(&self.tail);
-        prompt.mark(Mark::EndOfTurn);
+    fn end(&self, prompt: &mut PromptBuilder) {
+        prompt.text(&self.suffix);
+        prompt.special(SpecialToken::EndOfTurn);
     }
 }
 
-/// The model knows the word strength; people write effort.
-fn name_strength(text: &str) -> String {
+/// The model was trained on the word strength; users write effort.
+fn replace_effort(text: &str) -> String {
     text.replace("Reasoning effort", "Reasoning strength")
         .replace("Reasoning Effort", "Reasoning Strength")
         .replace("reasoning effort", "reasoning strength")
@@ -125,26 +125,30 @@ fn join(content: &[Part]) -> Vec<Part> {
     joined
 }
 
-/// First parts of the tool names, each once, in order of appearance.
+/// The namespaces of the tools, each once, in order of appearance.
 fn namespaces(tools: &[Tool]) -> Vec<&str> {
     let mut seen = HashSet::new();
-    tools.iter().map(|tool| namespace(&tool.name)).filter(|space| seen.insert(*space)).collect()
+    tools
+        .iter()
+        .map(|tool| namespace(&tool.name))
+        .filter(|namespace| seen.insert(*namespace))
+        .collect()
 }
 
-/// The name up to its first dot; all of it without one.
+/// The name up to its first dot, or the whole name.
 pub(crate) fn namespace(name: &str) -> &str {
     name.split('.').next().expect("a split has a first part")
 }
 
-fn write_tools(conversation: &Conversation, spaces: &[&str], out: &mut String) -> Result<()> {
+fn write_tools(conversation: &Conversation, namespaces: &[&str], out: &mut String) -> Result<()> {
     out.push_str(BEFORE_TOOLS);
     let described = conversation.namespaces.iter().map(|(name, text)| (name.as_str(), text));
     let described: HashMap<&str, &String> = described.collect();
-    for space in spaces {
+    for namespace in namespaces {
         out.push_str("{\"name\": ");
-        json::quote(space, out);
+        json::quote(namespace, out);
         out.push_str(", \"description\": ");
-        json::quote(described.get(space).map_or("", |text| text), out);
+        json::quote(described.get(namespace).map_or("", |text| text), out);
         out.push_str("}\n");
     }
     out.push_str("// Function schemas\n");

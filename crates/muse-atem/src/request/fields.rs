@@ -1,9 +1,9 @@
-//! Typed access to the fields of an object, with the path of each for messages.
+//! Typed access to the fields of an object, with the path of each for error messages.
 
-use super::RequestError;
+use super::error::RequestError;
 use crate::json::{Json, Number};
 
-/// An object and where it is.
+/// An object and its path in the request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields<'a> {
     members: &'a [(String, Json)],
@@ -30,7 +30,7 @@ impl<'a> Fields<'a> {
     }
 
     /// An error about a field.
-    pub(super) fn fault<T>(
+    pub(super) fn error<T>(
         &self,
         key: &str,
         message: impl Into<String>,
@@ -52,11 +52,11 @@ impl<'a> Fields<'a> {
         self.typed(key, "a string", Json::as_str)
     }
 
-    /// A text that must be there.
+    /// A text that must be present.
     pub(super) fn required_text(&self, key: &str) -> Result<&'a str, RequestError> {
         match self.text(key)? {
             Some(text) => Ok(text),
-            None => self.fault(key, "is missing, expected a string"),
+            None => self.error(key, "is missing, expected a string"),
         }
     }
 
@@ -76,27 +76,27 @@ impl<'a> Fields<'a> {
     pub(super) fn number(
         &self,
         key: &str,
-        least: f64,
-        most: f64,
+        min: f64,
+        max: f64,
     ) -> Result<Option<f32>, RequestError> {
-        self.value(key).map(|value| number(value, || self.path(key), least, most)).transpose()
+        self.value(key).map(|value| number(value, || self.path(key), min, max)).transpose()
     }
 
     /// A whole number within bounds, both included.
     pub(super) fn whole_number(
         &self,
         key: &str,
-        least: u32,
-        most: u32,
+        min: u32,
+        max: u32,
     ) -> Result<Option<u32>, RequestError> {
         let Some(number) = self.typed(key, "a whole number", Json::as_number)? else {
             return Ok(None);
         };
         match number.to_u64().and_then(|value| u32::try_from(value).ok()) {
-            Some(value) if (least..=most).contains(&value) => Ok(Some(value)),
+            Some(value) if (min..=max).contains(&value) => Ok(Some(value)),
             _ => {
                 let found = number.text();
-                self.fault(key, format!("is {found}, expected a whole number {least} to {most}"))
+                self.error(key, format!("is {found}, expected a whole number {min} to {max}"))
             }
         }
     }
@@ -110,13 +110,13 @@ impl<'a> Fields<'a> {
             None => Ok(None),
             Some((_, Some(seed))) => Ok(Some(seed)),
             Some((number, None)) => {
-                self.fault(key, format!("is {}, expected a whole number of 64 bits", number.text()))
+                self.error(key, format!("is {}, expected a whole number of 64 bits", number.text()))
             }
         }
     }
 
-    /// The members that are there. To go through an object whose keys are not known beforehand:
-    /// finding each by its key again takes time that grows with the square of their number.
+    /// The members of the object, for objects whose keys are not known: looking each up by its key
+    /// would take quadratic time.
     pub(super) fn members(&self) -> impl Iterator<Item = (&'a str, &'a Json)> + '_ {
         self.members.iter().map(|(key, value)| (key.as_str(), value))
     }
@@ -124,35 +124,35 @@ impl<'a> Fields<'a> {
     fn typed<T>(
         &self,
         key: &str,
-        wanted: &str,
+        expected: &str,
         read: impl Fn(&'a Json) -> Option<T>,
     ) -> Result<Option<T>, RequestError> {
         match self.value(key) {
             None => Ok(None),
             Some(value) => {
-                read(value).map(Some).ok_or_else(|| wrong(self.path(key), wanted, value))
+                read(value).map(Some).ok_or_else(|| wrong(self.path(key), expected, value))
             }
         }
     }
 }
 
-/// A number within bounds, both included; `path` says where it is when it is none.
+/// A number within bounds, both included; `path` is its path for error messages.
 pub(super) fn number(
     value: &Json,
     path: impl Fn() -> String,
-    least: f64,
-    most: f64,
+    min: f64,
+    max: f64,
 ) -> Result<f32, RequestError> {
     let Json::Number(number) = value else { return Err(wrong(path(), "a number", value)) };
     let found = number.to_f64();
-    if !(least..=most).contains(&found) {
-        let message = format!("is {}, expected {least} to {most}", number.text());
+    if !(min..=max).contains(&found) {
+        let message = format!("is {}, expected {min} to {max}", number.text());
         return Err(RequestError { path: path(), message });
     }
     Ok(found as f32)
 }
 
 /// The error for a value of the wrong type.
-pub(super) fn wrong(path: String, wanted: &str, found: &Json) -> RequestError {
-    RequestError { path, message: format!("is {}, expected {wanted}", found.kind()) }
+pub(super) fn wrong(path: String, expected: &str, found: &Json) -> RequestError {
+    RequestError { path, message: format!("is {}, expected {expected}", found.kind()) }
 }

@@ -1,13 +1,13 @@
-//! What a client may ask of its history beyond the published template, which drops text beside
-//! calls and renders all reasoning it is sent.
+//! Options on the history beyond the published template, which drops text beside calls and renders
+//! all reasoning it is given.
 
 use muse_core::contract::Message;
 
-/// Text beside calls as a message of its own before them, as the model wrote it.
+/// Makes text beside calls a message of its own before them, as the model generated it.
 pub(super) fn keep_text_beside_calls(messages: Vec<Message>) -> Vec<Message> {
     let mut kept = Vec::with_capacity(messages.len());
-    for turn in messages {
-        match turn {
+    for message in messages {
+        match message {
             Message::Assistant { reasoning, content, calls, recipient, end_turn }
                 if !content.is_empty() && !calls.is_empty() =>
             {
@@ -26,18 +26,18 @@ pub(super) fn keep_text_beside_calls(messages: Vec<Message>) -> Vec<Message> {
                     end_turn,
                 });
             }
-            turn => kept.push(turn),
+            message => kept.push(message),
         }
     }
     kept
 }
 
-/// Without the reasoning before the last message of the user: what came after it belongs to the
-/// turn that goes on.
+/// Removes reasoning before the last user message; reasoning after it belongs to the current turn.
 pub(super) fn drop_earlier_reasoning(messages: &mut [Message]) {
-    let last = messages.iter().rposition(|turn| matches!(turn, Message::User(_))).unwrap_or(0);
-    for turn in &mut messages[..last] {
-        if let Message::Assistant { reasoning, .. } = turn {
+    let last =
+        messages.iter().rposition(|message| matches!(message, Message::User(_))).unwrap_or(0);
+    for message in &mut messages[..last] {
+        if let Message::Assistant { reasoning, .. } = message {
             *reasoning = None;
         }
     }

@@ -1,8 +1,8 @@
-//! Messages to turns.
+//! Reads the messages of a request.
 
 use muse_core::contract::{Content, Message, Part, ToolCall};
 
-use super::RequestError;
+use super::error::RequestError;
 use super::fields::{Fields, wrong};
 use crate::json::Json;
 
@@ -13,7 +13,7 @@ pub struct Media {
     pub kind: MediaKind,
     /// Where it is: a `data:` URL or an address.
     pub url: String,
-    /// The field it came in, for messages about it.
+    /// The path of the field it came in, for error messages.
     pub path: String,
 }
 
@@ -26,31 +26,31 @@ pub enum MediaKind {
     Video,
 }
 
-/// All turns, and the media they hold in order.
+/// All messages, and their media in order.
 pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Message>, Vec<Media>), RequestError> {
     let Some(messages) = fields.list("messages")? else {
-        return fields.fault("messages", "is missing, expected a list of messages");
+        return fields.error("messages", "is missing, expected a list of messages");
     };
     if messages.is_empty() {
-        return fields.fault("messages", "is empty, expected at least one message");
+        return fields.error("messages", "is empty, expected at least one message");
     }
     let mut media = Vec::new();
-    let turns = messages.iter().enumerate().map(|(i, message)| {
-        turn(&Fields::of(message, fields.path(&format!("messages[{i}]")))?, &mut media)
+    let messages = messages.iter().enumerate().map(|(i, message)| {
+        read_message(&Fields::of(message, fields.path(&format!("messages[{i}]")))?, &mut media)
     });
-    let turns = turns.collect::<Result<_, _>>()?;
-    Ok((turns, media))
+    let messages = messages.collect::<Result<_, _>>()?;
+    Ok((messages, media))
 }
 
-fn turn(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Message, RequestError> {
+fn read_message(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Message, RequestError> {
     let role = message.required_text("role")?;
     if !matches!(role, "system" | "developer" | "user" | "assistant" | "tool") {
-        return message.fault(
+        return message.error(
             "role",
             format!("unknown role `{role}`, expected system, developer, user, assistant or tool"),
         );
     }
-    // What another role would use is passed over, but not when it is nonsense.
+    // Fields that belong to another role are ignored, but they must have their type.
     for key in ["reasoning_content", "reasoning", "name", "tool_call_id", "recipient"] {
         message.text(key)?;
     }
@@ -101,7 +101,7 @@ fn content(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Content, Requ
     Ok(content)
 }
 
-/// Pictures that some clients attach beside the text, as addresses or as bare base64.
+/// Pictures that some clients attach beside the text, as URLs or as plain base64.
 fn attached(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Content, RequestError> {
     let mut content = Vec::new();
     for (i, image) in message.list("images")?.unwrap_or_default().iter().enumerate() {
@@ -132,7 +132,7 @@ fn part(part: &Fields<'_>, media: &mut Vec<Media>) -> Result<Part, RequestError>
             media.push(source(part, &["video_url", "video"], MediaKind::Video)?);
             Ok(Part::Video)
         }
-        _ => part.fault(
+        _ => part.error(
             "type",
             format!(
                 "unsupported content part type `{kind}`, expected text, image_url or video_url"
@@ -154,7 +154,7 @@ fn source(part: &Fields<'_>, keys: &[&str], kind: MediaKind) -> Result<Media, Re
         };
         return Ok(Media { kind, url, path });
     }
-    part.fault(keys[0], "is missing, expected an object with the member `url`")
+    part.error(keys[0], "is missing, expected an object with the member `url`")
 }
 
 fn calls(message: &Fields<'_>) -> Result<Vec<ToolCall>, RequestError> {
@@ -162,11 +162,11 @@ fn calls(message: &Fields<'_>) -> Result<Vec<ToolCall>, RequestError> {
     let calls = calls.iter().enumerate().map(|(i, call)| {
         let call = Fields::of(call, message.path(&format!("tool_calls[{i}]")))?;
         let Some(function) = call.object("function")? else {
-            return call.fault("function", "is missing, expected an object");
+            return call.error("function", "is missing, expected an object");
         };
         let name = function.required_text("name")?;
         if name.is_empty() {
-            return function.fault("name", "is empty, expected the name of a tool");
+            return function.error("name", "is empty, expected the name of a tool");
         }
         check_spelled_name(&function, "name", name)?;
         Ok(ToolCall {
@@ -178,8 +178,8 @@ fn calls(message: &Fields<'_>) -> Result<Vec<ToolCall>, RequestError> {
     calls.collect()
 }
 
-/// The arguments as the text of a JSON object. Clients send objects, JSON text, and nothing at all
-/// for a call without arguments.
+/// The arguments as the JSON text of an object. Clients send objects, JSON text, or nothing for a
+/// call without arguments.
 fn arguments(function: &Fields<'_>) -> Result<String, RequestError> {
     let value = match function.value("arguments") {
         None => return Ok("{}".to_owned()),
@@ -189,7 +189,7 @@ fn arguments(function: &Fields<'_>) -> Result<String, RequestError> {
             Ok(value) => value,
             Err(e) => {
                 let message = format!("tool call arguments are not valid JSON: {e}");
-                return function.fault("arguments", message);
+                return function.error("arguments", message);
             }
         },
         Some(value) => value.clone(),
@@ -199,24 +199,25 @@ fn arguments(function: &Fields<'_>) -> Result<String, RequestError> {
             for (key, _) in members {
                 if key.is_empty() || key.contains(['"', '\n', '<']) {
                     let message = format!("the argument name {key:?} cannot be written in a call");
-                    return function.fault("arguments", message);
+                    return function.error("arguments", message);
                 }
             }
             Ok(value.to_compact())
         }
-        other => function.fault(
+        other => function.error(
             "arguments",
             format!("tool call arguments are {}, expected an object", other.kind()),
         ),
     }
 }
 
-/// A name of the history must not break the text it is written into. What the model made up may
-/// be strange otherwise.
+/// A name in the history must not break the header it is written into; anything else that the model
+/// may have made up is allowed.
 fn check_spelled_name(fields: &Fields<'_>, key: &str, name: &str) -> Result<(), RequestError> {
-    let breaks = |letter: char| letter.is_whitespace() || matches!(letter, '"' | '<' | '>');
+    let breaks =
+        |character: char| character.is_whitespace() || matches!(character, '"' | '<' | '>');
     if name.contains(breaks) {
-        return fields.fault(key, format!("{name:?} holds white space, quotes or angle brackets"));
+        return fields.error(key, format!("{name:?} holds white space, quotes or angle brackets"));
     }
     Ok(())
 }

@@ -1,35 +1,32 @@
-//! The fields of an OpenAI chat request, checked and turned into a conversation and settings. An
-//! unknown field is ignored; a known field with a wrong type or value is an error with its path.
+//! Reads an OpenAI chat request into a conversation and settings. Unknown fields are ignored; a
+//! known field with a wrong type or value is an error with its path.
 
-mod calls;
+mod call_ids;
+mod error;
 mod fields;
 mod history;
 mod messages;
 mod settings;
-mod template;
+mod template_arguments;
 mod tools;
-
-use std::fmt;
 
 use muse_core::contract::{Conversation, PromptPart};
 
 use crate::json::Json;
-use crate::mark::Mark;
+use crate::special_token::SpecialToken;
 use fields::Fields;
 
-pub use calls::check_calls;
+pub use call_ids::check_calls;
+pub use error::RequestError;
 pub use messages::{Media, MediaKind};
 pub use settings::{ResponseFormat, SamplingFields};
-pub use template::from_template_arguments;
+pub use template_arguments::from_template_arguments;
 pub use tools::{NO_PARAMETERS, ToolChoice, check_tool_name};
-
-/// The most letters of an error's path, and of its message.
-const MAX_TOLD: usize = 400;
 
 /// A chat request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRequest {
-    /// The model asked for.
+    /// The requested model.
     pub model: Option<String>,
     /// Messages, tools and the variables of the template.
     pub conversation: Conversation,
@@ -49,9 +46,9 @@ pub struct ChatRequest {
     pub max_tokens: Option<u32>,
     /// The most tokens of reasoning.
     pub thinking_token_budget: Option<u32>,
-    /// How tokens are drawn, where the request says so.
+    /// Sampling settings, where the request has them.
     pub sampling: SamplingFields,
-    /// Log-probabilities asked for, with so many alternatives.
+    /// How many alternatives to report per token; none when no log-probabilities are requested.
     pub logprobs: Option<u32>,
     /// How many answers.
     pub n: u32,
@@ -59,43 +56,6 @@ pub struct ChatRequest {
     pub stream: bool,
     /// Whether a stream ends with the usage.
     pub include_usage: bool,
-}
-
-/// What is wrong with a request, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestError {
-    /// The field, like `messages[2].content[0].type`; empty for the whole body.
-    pub path: String,
-    /// What was found, what was expected.
-    pub message: String,
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.path.as_str() {
-            "" => f.write_str(&self.message),
-            path => write!(f, "{path}: {}", self.message),
-        }
-    }
-}
-
-impl std::error::Error for RequestError {}
-
-impl RequestError {
-    /// Without most of what a client sent by the kilobyte, which an error need not send back.
-    fn clipped(self) -> Self {
-        let clip = |text: String| match text.char_indices().nth(MAX_TOLD) {
-            Some((at, _)) => format!("{}…", &text[..at]),
-            None => text,
-        };
-        Self { path: clip(self.path), message: clip(self.message) }
-    }
-}
-
-impl From<RequestError> for muse_core::Error {
-    fn from(error: RequestError) -> Self {
-        Self::Invalid(error.to_string())
-    }
 }
 
 impl ChatRequest {
@@ -136,8 +96,10 @@ impl ChatRequest {
         let parallel_tool_calls = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
         let mut answer_prefix = Vec::new();
         match &tool_choice {
-            ToolChoice::Named(name) => commit(name, &mut answer_prefix),
-            _ if effort.skips_thinking && declared.is_empty() => commit("user", &mut answer_prefix),
+            ToolChoice::Named(name) => commit_header(name, &mut answer_prefix),
+            _ if effort.skips_reasoning && declared.is_empty() => {
+                commit_header("user", &mut answer_prefix)
+            }
             _ => {}
         }
         let conversation = Conversation {
@@ -171,8 +133,8 @@ impl ChatRequest {
     }
 }
 
-/// The header of the answer is written for the assistant: it speaks to `recipient`.
-fn commit(recipient: &str, answer_prefix: &mut Vec<PromptPart>) {
+/// Commits the header of the answer to `recipient`.
+fn commit_header(recipient: &str, answer_prefix: &mut Vec<PromptPart>) {
     answer_prefix.push(PromptPart::Text(format!(" to={recipient}")));
-    answer_prefix.push(PromptPart::Special(Mark::Message.text()));
+    answer_prefix.push(PromptPart::Special(SpecialToken::Message.text()));
 }

@@ -1,8 +1,8 @@
-//! Settings of a request other than its conversation.
+//! Reads the settings of a request other than its conversation.
 
 use muse_core::contract::{Sampling, Token};
 
-use super::RequestError;
+use super::error::RequestError;
 use super::fields::{Fields, number, wrong};
 use crate::json::Json;
 
@@ -12,7 +12,7 @@ pub(super) const MAX_CHOICES: u32 = 128;
 const MAX_TOP_LOGPROBS: u32 = 20;
 const MAX_STOPS: usize = 16;
 
-/// How tokens are drawn, where the request says so.
+/// Sampling settings, where the request has them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingFields {
     /// 0 is greedy.
@@ -36,7 +36,7 @@ pub struct SamplingFields {
 }
 
 impl SamplingFields {
-    /// The settings with `defaults` where the request says nothing.
+    /// The settings, with `defaults` where the request has none.
     pub fn over(&self, defaults: &Sampling) -> Sampling {
         Sampling {
             temperature: self.temperature.unwrap_or(defaults.temperature),
@@ -65,7 +65,7 @@ pub enum ResponseFormat {
     JsonObject,
     /// JSON that fits a schema.
     JsonSchema {
-        /// What the client calls it.
+        /// The client's name for it.
         name: Option<String>,
         /// The schema, as JSON text.
         schema: String,
@@ -75,19 +75,19 @@ pub enum ResponseFormat {
 /// A reasoning effort in the model's words.
 pub(super) struct Effort {
     pub(super) strength: Option<String>,
-    /// No reasoning at all is asked for.
-    pub(super) skips_thinking: bool,
+    /// No reasoning at all is requested.
+    pub(super) skips_reasoning: bool,
 }
 
-/// The template's own variable wins over the two spellings of OpenAI.
+/// The template's own variable takes precedence over OpenAI's two fields.
 pub(super) fn effort(fields: &Fields<'_>, arguments: &Fields<'_>) -> Result<Effort, RequestError> {
     let nested = fields.object("reasoning")?.unwrap_or_default();
     let mut effort = None;
-    for (place, key) in
+    for (object, key) in
         [(arguments, "reasoning_strength"), (fields, "reasoning_effort"), (&nested, "effort")]
     {
-        let Some(word) = place.text(key)? else { continue };
-        let (strength, skips_thinking) = match word {
+        let Some(word) = object.text(key)? else { continue };
+        let (strength, skips_reasoning) = match word {
             "low" | "medium" | "high" | "xhigh" => (word, false),
             "minimal" => ("low", false),
             "max" => ("xhigh", false),
@@ -97,23 +97,23 @@ pub(super) fn effort(fields: &Fields<'_>, arguments: &Fields<'_>) -> Result<Effo
                     "unknown reasoning effort `{word}`, expected none, off, minimal, low, medium, \
                      high, xhigh or max"
                 );
-                return place.fault(key, message);
+                return object.error(key, message);
             }
         };
-        effort.get_or_insert(Effort { strength: Some(strength.to_owned()), skips_thinking });
+        effort.get_or_insert(Effort { strength: Some(strength.to_owned()), skips_reasoning });
     }
-    Ok(effort.unwrap_or(Effort { strength: None, skips_thinking: false }))
+    Ok(effort.unwrap_or(Effort { strength: None, skips_reasoning: false }))
 }
 
-/// A text variable of the template, given among its arguments or beside the messages. An empty one
-/// is none.
+/// A text variable of the template, given in `chat_template_kwargs` or beside the messages. An
+/// empty text counts as absent.
 pub(super) fn variable(
     key: &str,
     fields: &Fields<'_>,
     arguments: &Fields<'_>,
 ) -> Result<Option<String>, RequestError> {
-    let said = arguments.text(key)?.or(fields.text(key)?);
-    Ok(said.filter(|text| !text.is_empty()).map(str::to_owned))
+    let value = arguments.text(key)?.or(fields.text(key)?);
+    Ok(value.filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
 pub(super) fn response_format(fields: &Fields<'_>) -> Result<ResponseFormat, RequestError> {
@@ -123,12 +123,12 @@ pub(super) fn response_format(fields: &Fields<'_>) -> Result<ResponseFormat, Req
         "json_object" => Ok(ResponseFormat::JsonObject),
         "json_schema" => {
             let Some(wrapper) = format.object("json_schema")? else {
-                return format.fault("json_schema", "is missing, expected an object");
+                return format.error("json_schema", "is missing, expected an object");
             };
             let schema = match wrapper.value("schema") {
                 Some(schema @ (Json::Object(_) | Json::Bool(_))) => schema.to_compact(),
                 Some(other) => return Err(wrong(wrapper.path("schema"), "a JSON schema", other)),
-                None => return wrapper.fault("schema", "is missing, expected a JSON schema"),
+                None => return wrapper.error("schema", "is missing, expected a JSON schema"),
             };
             wrapper.boolean("strict")?;
             wrapper.text("description")?;
@@ -138,7 +138,7 @@ pub(super) fn response_format(fields: &Fields<'_>) -> Result<ResponseFormat, Req
             })
         }
         kind => {
-            format.fault("type", format!("is `{kind}`, expected text, json_object or json_schema"))
+            format.error("type", format!("is `{kind}`, expected text, json_object or json_schema"))
         }
     }
 }
@@ -157,10 +157,10 @@ pub(super) fn stop(fields: &Fields<'_>) -> Result<Vec<String>, RequestError> {
         Some(other) => return Err(wrong(fields.path("stop"), "a string or a list", other)),
     };
     if stops.len() > MAX_STOPS {
-        return fields.fault("stop", format!("has {} texts, at most {MAX_STOPS}", stops.len()));
+        return fields.error("stop", format!("has {} texts, at most {MAX_STOPS}", stops.len()));
     }
     if stops.iter().any(String::is_empty) {
-        return fields.fault("stop", "holds an empty text, which would stop at once");
+        return fields.error("stop", "holds an empty text, which would stop at once");
     }
     Ok(stops)
 }
@@ -175,7 +175,7 @@ pub(super) fn stop_token_ids(fields: &Fields<'_>) -> Result<Vec<u32>, RequestErr
     ids.collect()
 }
 
-/// `max_completion_tokens`, or its old name.
+/// `max_completion_tokens`, or its deprecated name `max_tokens`.
 pub(super) fn max_tokens(fields: &Fields<'_>) -> Result<Option<u32>, RequestError> {
     let old = fields.whole_number("max_tokens", 1, u32::MAX)?;
     Ok(fields.whole_number("max_completion_tokens", 1, u32::MAX)?.or(old))
@@ -195,7 +195,7 @@ pub(super) fn sampling(fields: &Fields<'_>) -> Result<SamplingFields, RequestErr
     })
 }
 
-/// Some clients say -1 for all.
+/// Some clients send -1 for all tokens.
 fn top_k(fields: &Fields<'_>) -> Result<Option<u32>, RequestError> {
     match fields.value("top_k") {
         Some(Json::Number(number)) if number.text() == "-1" => Ok(Some(0)),
@@ -207,25 +207,25 @@ fn logit_bias(fields: &Fields<'_>) -> Result<Vec<(Token, f32)>, RequestError> {
     let Some(mapping) = fields.object("logit_bias")? else { return Ok(Vec::new()) };
     let biases = mapping.members().map(|(key, value)| {
         let Ok(token) = key.parse() else {
-            return fields.fault("logit_bias", format!("key `{key}` is no token id"));
+            return fields.error("logit_bias", format!("key `{key}` is no token id"));
         };
         Ok((Token(token), number(value, || mapping.path(key), -100.0, 100.0)?))
     });
     biases.collect()
 }
 
-/// How many alternatives to report, when log-probabilities are asked for.
+/// How many alternatives to report, when log-probabilities are requested.
 pub(super) fn logprobs(fields: &Fields<'_>) -> Result<Option<u32>, RequestError> {
-    let wanted = fields.boolean("logprobs")?.unwrap_or(false);
+    let expected = fields.boolean("logprobs")?.unwrap_or(false);
     match fields.whole_number("top_logprobs", 0, MAX_TOP_LOGPROBS)? {
-        Some(count) if count > 0 && !wanted => {
-            fields.fault("top_logprobs", format!("is {count}, but logprobs is not true"))
+        Some(count) if count > 0 && !expected => {
+            fields.error("top_logprobs", format!("is {count}, but logprobs is not true"))
         }
-        count => Ok(wanted.then(|| count.unwrap_or(0))),
+        count => Ok(expected.then(|| count.unwrap_or(0))),
     }
 }
 
-/// A switch among the options of a stream.
+/// A boolean of `stream_options`.
 pub(super) fn stream_option(key: &str, fields: &Fields<'_>) -> Result<bool, RequestError> {
     let options = fields.object("stream_options")?.unwrap_or_default();
     Ok(options.boolean(key)?.unwrap_or(false))

@@ -1,12 +1,12 @@
-//! Tools and how they may be chosen.
+//! Reads the tools of a request and how they may be chosen.
 
 use muse_core::contract::Tool;
 
-use super::RequestError;
+use super::error::RequestError;
 use super::fields::{Fields, wrong};
 use crate::json::Json;
 
-/// More tools than a prompt has room for are a mistake or an attack.
+/// The most tools of a request.
 const MAX_TOOLS: usize = 1024;
 
 const MAX_NAME: usize = 512;
@@ -17,14 +17,14 @@ pub const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
 /// Which tools may or must be called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As the assistant likes.
+    /// The model decides.
     #[default]
     Auto,
     /// None; the tools are not even declared.
     None,
-    /// At least one.
+    /// At least one call.
     Required,
-    /// This one.
+    /// A call of this tool.
     Named(String),
 }
 
@@ -32,14 +32,14 @@ pub enum ToolChoice {
 pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Tool>, ToolChoice), RequestError> {
     let listed = fields.list("tools")?.unwrap_or_default();
     if listed.len() > MAX_TOOLS {
-        return fields.fault("tools", format!("has {} tools, at most {MAX_TOOLS}", listed.len()));
+        return fields.error("tools", format!("has {} tools, at most {MAX_TOOLS}", listed.len()));
     }
     let mut names = std::collections::HashSet::new();
     let mut declared = Vec::with_capacity(listed.len());
     for (i, value) in listed.iter().enumerate() {
         let (fields, tool) = tool(Fields::of(value, fields.path(&format!("tools[{i}]")))?)?;
         if !names.insert(tool.name.clone()) {
-            return fields.fault("name", format!("a second tool named `{}`", tool.name));
+            return fields.error("name", format!("a second tool named `{}`", tool.name));
         }
         declared.push(tool);
     }
@@ -50,15 +50,16 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Tool>, ToolChoice), Reque
     Ok((declared, choice))
 }
 
-/// A tool, given as `{"type": "function", "function": {…}}` or bare, with the object it is in.
+/// A tool, given as `{"type": "function", "function": {…}}` or flat; also returns the object that
+/// holds its fields.
 fn tool(outer: Fields<'_>) -> Result<(Fields<'_>, Tool), RequestError> {
     let function = outer.object("function")?;
     if let Some(kind) = outer.text("type")?.filter(|kind| *kind != "function") {
-        return outer.fault("type", format!("unsupported tool type `{kind}`, expected function"));
+        return outer.error("type", format!("unsupported tool type `{kind}`, expected function"));
     }
     let fields = function.unwrap_or(outer);
     let name = fields.required_text("name")?;
-    check_tool_name(name).or_else(|message| fields.fault("name", message))?;
+    check_tool_name(name).or_else(|message| fields.error("name", message))?;
     let parameters = match fields.value("parameters") {
         None => NO_PARAMETERS.to_owned(),
         Some(schema @ Json::Object(_)) => schema.to_compact(),
@@ -73,11 +74,11 @@ fn tool(outer: Fields<'_>) -> Result<(Fields<'_>, Tool), RequestError> {
     Ok((fields, tool))
 }
 
-/// Checks the name of a tool. Names are written into headers and tags, so they must not hold what
-/// ends those.
+/// Checks the name of a tool: it is written into headers and tags and must not contain what ends
+/// those.
 ///
 /// # Errors
-/// The message says what was found and which names there can be.
+/// The message says what was found and which names are allowed.
 pub fn check_tool_name(name: &str) -> Result<(), String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-');
     if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
@@ -106,10 +107,10 @@ fn choice(
                 "auto" => Ok(ToolChoice::Auto),
                 "none" => Ok(ToolChoice::None),
                 "required" if names.is_empty() => {
-                    fields.fault(KEY, "is required, but the request declares no tools")
+                    fields.error(KEY, "is required, but the request declares no tools")
                 }
                 "required" => Ok(ToolChoice::Required),
-                word => fields.fault(
+                word => fields.error(
                     KEY,
                     format!("is `{word}`, expected auto, none, required or a named function"),
                 ),
@@ -120,7 +121,7 @@ fn choice(
             match object.text("type")? {
                 Some("function") => {}
                 kind => {
-                    return object.fault(
+                    return object.error(
                         "type",
                         format!("is `{}`, expected function", kind.unwrap_or("missing")),
                     );
@@ -131,7 +132,7 @@ fn choice(
         }
     };
     if !names.contains(name) {
-        return fields.fault(KEY, format!("names the tool `{name}`, which is not declared"));
+        return fields.error(KEY, format!("names the tool `{name}`, which is not declared"));
     }
     Ok(ToolChoice::Named(name.to_owned()))
 }
@@ -142,9 +143,9 @@ pub(super) fn namespaces(
     arguments: &Fields<'_>,
 ) -> Result<Vec<(String, String)>, RequestError> {
     const KEY: &str = "tool_namespace_descriptions";
-    for place in [arguments, fields] {
-        if let Some(value) = place.raw(KEY) {
-            let mapping = Fields::of(value, place.path(KEY))?;
+    for object in [arguments, fields] {
+        if let Some(value) = object.raw(KEY) {
+            let mapping = Fields::of(value, object.path(KEY))?;
             let texts = mapping.members().map(|(key, value)| match value {
                 Json::String(text) => Ok((key.to_owned(), text.clone())),
                 other => Err(wrong(mapping.path(key), "a string", other)),

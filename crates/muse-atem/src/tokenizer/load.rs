@@ -1,5 +1,5 @@
-//! Vocabularies into one set of tables, whether from `tokenizer.json` or from a GGUF file. Both
-//! are untrusted.
+//! Reads vocabularies from `tokenizer.json` or from a GGUF file into the same tables. Both are
+//! untrusted.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 
-use super::{Tokenizer, alphabet, corrupt, unsupported};
+use super::{Tokenizer, byte_alphabet, corrupt, unsupported};
 
 /// The split expression of the o200k family, which GGUF files only name.
 const O200K: &str = concat!(
@@ -21,54 +21,54 @@ const O200K: &str = concat!(
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 );
 
-/// Ids may leave gaps, but not so wide that a few bytes of a file cost gigabytes.
+/// The most unused ids: a small file with a huge id must not allocate gigabytes.
 const MAX_GAP: usize = 65_536;
 
-/// What a tokenizer is built from.
-pub(super) struct Tables {
-    /// Text tokens in the letters of the byte alphabet, with their ids.
+/// The tables a tokenizer is built from.
+pub(super) struct VocabularyTables {
+    /// Text tokens in the byte alphabet, with their ids.
     text: Vec<(String, u32)>,
-    /// Marks as they are spelled, with their ids.
-    marks: Vec<(String, u32)>,
+    /// Special tokens with their ids.
+    special: Vec<(String, u32)>,
     merges: Merges,
     split: String,
     ignore_merges: bool,
 }
 
-pub(super) fn tables(vocabulary: Vocabulary) -> Result<Tables> {
+pub(super) fn tables(vocabulary: Vocabulary) -> Result<VocabularyTables> {
     match vocabulary {
         Vocabulary::HuggingFace(json) => hugging_face(&json),
         Vocabulary::Bpe { tokens, kinds, merges, pre, bos: _ } => gguf(tokens, kinds, merges, &pre),
     }
 }
 
-impl Tables {
+impl VocabularyTables {
     pub(super) fn build(self) -> Result<Tokenizer> {
-        let count = self.text.len() + self.marks.len();
-        let ids = self.text.iter().chain(&self.marks).map(|(_, id)| *id as usize + 1);
+        let count = self.text.len() + self.special.len();
+        let ids = self.text.iter().chain(&self.special).map(|(_, id)| *id as usize + 1);
         let size = ids.max().unwrap_or(0);
         if size > count + MAX_GAP {
             return corrupt(format!("token id {} with only {count} tokens", size - 1));
         }
-        let mut spelled: Vec<Option<Vec<u8>>> = vec![None; size];
-        let mut put = |id: u32, name: &str, bytes: Vec<u8>| match &mut spelled[id as usize] {
+        let mut token_bytes: Vec<Option<Vec<u8>>> = vec![None; size];
+        let mut put = |id: u32, name: &str, bytes: Vec<u8>| match &mut token_bytes[id as usize] {
             Some(_) => corrupt(format!("id {id} is given twice, the second time to `{name}`")),
-            place => {
-                *place = Some(bytes);
+            slot => {
+                *slot = Some(bytes);
                 Ok(())
             }
         };
         for (text, id) in &self.text {
-            let Some(bytes) = text.chars().map(alphabet::byte).collect() else {
+            let Some(bytes) = text.chars().map(byte_alphabet::to_byte).collect() else {
                 return corrupt(format!(
-                    "token {id} `{text}` has letters outside the byte alphabet"
+                    "token {id} `{text}` has characters outside the byte alphabet"
                 ));
             };
             put(*id, text, bytes)?;
         }
         let mut control = vec![false; size];
-        for (mark, id) in &self.marks {
-            put(*id, mark, mark.clone().into_bytes())?;
+        for (spelling, id) in &self.special {
+            put(*id, spelling, spelling.clone().into_bytes())?;
             control[*id as usize] = true;
         }
         let texts = self.text.len();
@@ -77,31 +77,32 @@ impl Tables {
             return corrupt(format!("{} token texts are given twice", texts - vocab.len()));
         }
         for byte in 0..=255 {
-            let letter = alphabet::letter(byte);
-            if !vocab.contains_key(letter.encode_utf8(&mut [0; 4]) as &str) {
+            let character = byte_alphabet::to_char(byte);
+            if !vocab.contains_key(character.encode_utf8(&mut [0; 4]) as &str) {
                 return corrupt(format!("no token for byte {byte:#04x}"));
             }
         }
-        let (bytes, ends) = flatten(&spelled)?;
+        let (bytes, ends) = flatten(&token_bytes)?;
         let bpe = BPE::builder()
             .vocab_and_merges(vocab, self.merges)
             .ignore_merges(self.ignore_merges)
             .build()
             .or_else(|e| corrupt(format!("merge rules do not fit the tokens: {e}")))?;
-        let words = RegexBuilder::new(&self.split)
+        let split = RegexBuilder::new(&self.split)
             .backtrack_limit(usize::MAX)
             .build()
             .or_else(|e| corrupt(format!("split expression: {e}")))?;
-        let marks = self.marks.into_iter().map(|(mark, id)| (mark, Token(id))).collect();
-        Ok(Tokenizer { bpe, words, bytes, ends, control, marks })
+        let special =
+            self.special.into_iter().map(|(spelling, id)| (spelling, Token(id))).collect();
+        Ok(Tokenizer { bpe, split, bytes, ends, control, special })
     }
 }
 
-/// Joins the bytes of all tokens; gaps have none.
-fn flatten(spelled: &[Option<Vec<u8>>]) -> Result<(Vec<u8>, Vec<u32>)> {
+/// Concatenates the bytes of all tokens; unused ids have none.
+fn flatten(token_bytes: &[Option<Vec<u8>>]) -> Result<(Vec<u8>, Vec<u32>)> {
     let mut bytes = Vec::new();
-    let mut ends = Vec::with_capacity(spelled.len());
-    for token in spelled {
+    let mut ends = Vec::with_capacity(token_bytes.len());
+    for token in token_bytes {
         bytes.extend_from_slice(token.as_deref().unwrap_or_default());
         match u32::try_from(bytes.len()) {
             Ok(end) => ends.push(end),
@@ -111,19 +112,19 @@ fn flatten(spelled: &[Option<Vec<u8>>]) -> Result<(Vec<u8>, Vec<u32>)> {
     Ok((bytes, ends))
 }
 
-/// The parts of `tokenizer.json` that decide ids. Post-processor and decoder are left out: the
-/// template writes all marks, and a byte-level decoder follows from the pre-tokenizer.
+/// The parts of `tokenizer.json` that determine ids. The post-processor is ignored, since the
+/// template writes all special tokens; so is the decoder, which follows from the pre-tokenizer.
 #[derive(Deserialize)]
-struct File {
+struct TokenizerJson {
     #[serde(default)]
-    added_tokens: Vec<Added>,
+    added_tokens: Vec<AddedToken>,
     normalizer: Option<Value>,
     pre_tokenizer: Option<Value>,
     model: Model,
 }
 
 #[derive(Deserialize)]
-struct Added {
+struct AddedToken {
     id: u32,
     content: String,
     #[serde(default)]
@@ -149,8 +150,8 @@ enum Merge {
     Line(String),
 }
 
-fn hugging_face(json: &[u8]) -> Result<Tables> {
-    let file: File = serde_json::from_slice(json)
+fn hugging_face(json: &[u8]) -> Result<VocabularyTables> {
+    let file: TokenizerJson = serde_json::from_slice(json)
         .or_else(|e| corrupt(format!("tokenizer.json is not readable: {e}")))?;
     if file.model.r#type.as_deref().is_some_and(|kind| kind != "BPE") || file.model.byte_fallback {
         return unsupported(format!(
@@ -163,7 +164,7 @@ fn hugging_face(json: &[u8]) -> Result<Tables> {
     }
     let split = split_expression(file.pre_tokenizer.as_ref().unwrap_or(&Value::Null))?;
     let mut vocab = file.model.vocab;
-    let mut marks = Vec::with_capacity(file.added_tokens.len());
+    let mut special = Vec::with_capacity(file.added_tokens.len());
     for added in file.added_tokens {
         if !added.special {
             return unsupported(format!(
@@ -171,24 +172,25 @@ fn hugging_face(json: &[u8]) -> Result<Tables> {
                 added.id, added.content
             ));
         }
-        // Also found in the table of text tokens, it could be forged by text.
+        // As a text token, too, it could be spelled by text.
         vocab.remove(&added.content);
-        marks.push((added.content, added.id));
+        special.push((added.content, added.id));
     }
     let merges = file.model.merges.into_iter().map(|merge| match merge {
         Merge::Pair(left, right) => Ok((left, right)),
         Merge::Line(line) => pair(&line),
     });
-    Ok(Tables {
+    Ok(VocabularyTables {
         text: vocab.into_iter().collect(),
-        marks,
+        special,
         merges: merges.collect::<Result<_>>()?,
         split,
         ignore_merges: file.model.ignore_merges,
     })
 }
 
-/// The expression of a pre-tokenizer that splits by one expression and maps bytes to letters.
+/// The expression of a pre-tokenizer that splits by one expression and then maps bytes to
+/// characters.
 fn split_expression(pre_tokenizer: &Value) -> Result<String> {
     let steps = &pre_tokenizer["pretokenizers"];
     let (split, byte_level) = (&steps[0], &steps[1]);
@@ -214,7 +216,7 @@ fn gguf(
     kinds: Vec<TokenKind>,
     merges: Vec<String>,
     pre: &str,
-) -> Result<Tables> {
+) -> Result<VocabularyTables> {
     if kinds.len() != tokens.len() {
         return corrupt(format!("{} tokens but {} token types", tokens.len(), kinds.len()));
     }
@@ -223,20 +225,20 @@ fn gguf(
             "tokenizer.ggml.pre is `{pre}`, expected `llama4` or `gpt-4o`"
         ));
     }
-    let (mut text, mut marks) = (Vec::with_capacity(tokens.len()), Vec::new());
+    let (mut text, mut special) = (Vec::with_capacity(tokens.len()), Vec::new());
     for ((token, kind), id) in tokens.into_iter().zip(kinds).zip(0_u32..) {
         match kind {
             TokenKind::Normal => text.push((token, id)),
-            TokenKind::Control | TokenKind::Other => marks.push((token, id)),
-            // Some converters call the reserved marks so.
-            TokenKind::UserDefined if token.starts_with("<|") => marks.push((token, id)),
+            TokenKind::Control | TokenKind::Other => special.push((token, id)),
+            // Some converters give the reserved special tokens this type.
+            TokenKind::UserDefined if token.starts_with("<|") => special.push((token, id)),
             TokenKind::UserDefined => {
                 return unsupported(format!("token {id} `{token}` is user-defined text"));
             }
         }
     }
     let merges = merges.iter().map(|line| pair(line)).collect::<Result<_>>()?;
-    Ok(Tables { text, marks, merges, split: O200K.to_owned(), ignore_merges: true })
+    Ok(VocabularyTables { text, special, merges, split: O200K.to_owned(), ignore_merges: true })
 }
 
 fn pair(line: &str) -> Result<(String, String)> {

@@ -1,6 +1,6 @@
-//! Text to tokens and back: byte-level BPE whose protocol marks are never found in text.
+//! Text to tokens and back: byte-level BPE that never finds special tokens in text.
 
-mod alphabet;
+mod byte_alphabet;
 mod load;
 
 use std::collections::HashMap;
@@ -15,18 +15,18 @@ use tokenizers::models::bpe::BPE;
 
 /// The tokenizer of a checkpoint.
 ///
-/// Text is encoded as text whatever it spells, and no token is ever added by itself: marks enter a
-/// prompt only as [`muse_core::contract::PromptPart::Special`].
+/// Text is encoded as text whatever it spells, and no token is added: special tokens enter a prompt
+/// only as [`muse_core::contract::PromptPart::Special`].
 pub struct Tokenizer {
     bpe: BPE,
-    /// Cuts text into the words that are encoded one by one.
-    words: Regex,
-    /// Bytes of all tokens, one behind the other.
+    /// Splits text into the words that are encoded one by one.
+    split: Regex,
+    /// The bytes of all tokens, concatenated.
     bytes: Vec<u8>,
     /// Token `t` is `bytes[ends[t - 1]..ends[t]]`.
     ends: Vec<u32>,
     control: Vec<bool>,
-    marks: HashMap<String, Token>,
+    special: HashMap<String, Token>,
 }
 
 impl Tokenizer {
@@ -40,9 +40,9 @@ impl Tokenizer {
     }
 
     fn encode_word(&self, word: &str, out: &mut Vec<Token>) {
-        let letters: String = word.bytes().map(alphabet::letter).collect();
-        // Fails only for letters outside the vocabulary; all 256 were checked to be in it.
-        let tokens = self.bpe.tokenize(&letters).expect("all bytes are in the vocabulary");
+        let characters: String = word.bytes().map(byte_alphabet::to_char).collect();
+        // Fails only for characters outside the vocabulary; all 256 were checked to be in it.
+        let tokens = self.bpe.tokenize(&characters).expect("all bytes are in the vocabulary");
         out.extend(tokens.into_iter().map(|token| Token(token.id)));
     }
 }
@@ -50,9 +50,9 @@ impl Tokenizer {
 impl muse_core::contract::Tokenizer for Tokenizer {
     fn encode(&self, text: &str, out: &mut Vec<Token>) {
         let mut at = 0;
-        // A regex that gives up (its step limit is out of reach of sane patterns) leaves the rest
-        // one word: other tokens perhaps, the same bytes always.
-        for found in self.words.find_iter(text).map_while(std::result::Result::ok) {
+        // When the regex gives up, the rest of the text is encoded as one word: the tokens may
+        // differ, the bytes do not.
+        for found in self.split.find_iter(text).map_while(std::result::Result::ok) {
             if found.start() > at {
                 self.encode_word(&text[at..found.start()], out);
             }
@@ -66,8 +66,8 @@ impl muse_core::contract::Tokenizer for Tokenizer {
         }
     }
 
-    fn special_token(&self, mark: &str) -> Option<Token> {
-        self.marks.get(mark).copied()
+    fn special_token(&self, spelling: &str) -> Option<Token> {
+        self.special.get(spelling).copied()
     }
 
     fn is_special(&self, token: Token) -> bool {
@@ -91,7 +91,7 @@ impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokenizer")
             .field("tokens", &self.ends.len())
-            .field("marks", &self.marks.len())
+            .field("special", &self.special.len())
             .finish_non_exhaustive()
     }
 }

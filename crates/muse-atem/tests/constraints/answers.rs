@@ -1,4 +1,4 @@
-//! What the visible answer is held to, and that guesses change none of it.
+//! Constraints on the visible answer; drafts do not change them.
 
 use muse_atem::AnswerRule;
 use muse_atem::json::Json;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{GRAMMARS, NANO, answer, check, constraint, schema, tokens};
 
 #[test]
-fn structured_output_001_the_schema_binds_the_answer_and_nothing_else() {
+fn structured_output_001_the_schema_constrains_only_the_answer() {
     let berth = json!({"type": "object", "properties": {"berth": {"type": "integer"}},
         "required": ["berth"], "additionalProperties": false});
     let mut constraint = constraint(schema(&berth));
@@ -90,7 +90,7 @@ fn dflash_014_rejected_drafts_roll_back() {
     let mut before = Vec::new();
     for (at, token) in whole.iter().enumerate() {
         before.push(masks(constraint.as_mut()));
-        // Draft the rest, take it back, and find everything as it was.
+        // Accept the rest as a draft, roll it back, and compare the state.
         let legal = constraint.legal_prefix(&whole[at..]).unwrap();
         assert_eq!(legal, whole.len() - at);
         for draft in &whole[at..] {
@@ -106,7 +106,7 @@ fn dflash_014_rejected_drafts_roll_back() {
     }
 }
 
-/// Random walks: whatever the model likes, the answer fits.
+/// Random walks over allowed tokens: the answer always fits its rule.
 #[test]
 fn random_answers_are_always_valid() {
     type Fits = fn(&Value) -> bool;
@@ -175,7 +175,7 @@ fn random_answers_are_always_valid() {
                 if token == end {
                     let text = String::from_utf8(bytes.clone()).unwrap();
                     assert!(Json::parse(&text).is_ok(), "{shape}: {text}");
-                    // A number beyond doubles is JSON, but not for serde_json.
+                    // A number beyond the range of doubles is JSON, but not for serde_json.
                     if let Ok(value) = serde_json::from_str::<Value>(&text) {
                         assert!(fits(&value), "{shape}: {text}");
                     }

@@ -1,17 +1,17 @@
-//! Budgets of reasoning, alone and over a grammar.
+//! Reasoning budgets, alone and together with a grammar.
 
 use std::sync::Arc;
 
-use muse_atem::ThinkingBudget;
+use muse_atem::ReasoningBudget;
 use muse_core::contract::{Constraint, Conversation, Token, TokenMask};
 use serde_json::json;
 
 use super::{GRAMMARS, NANO, accepts, call, function, parameter, request, tokens};
 
 #[test]
-fn metrics_usage_002_the_budget_closes_the_channel() {
+fn metrics_usage_002_the_budget_ends_the_reasoning() {
     let conversation = Conversation::default();
-    let mut budget = ThinkingBudget::new(4, &conversation, NANO.clone() as Arc<_>, None).unwrap();
+    let mut budget = ReasoningBudget::new(4, &conversation, NANO.clone() as Arc<_>, None).unwrap();
     let closing = tokens("<|eom|><|start|>assistant to=user<|message|>");
     for token in tokens(" to=self<|message|>") {
         assert_eq!(budget.forced().unwrap(), None);
@@ -37,11 +37,11 @@ fn metrics_usage_002_the_budget_closes_the_channel() {
 }
 
 #[test]
-fn a_budget_with_tools_leaves_the_choice_but_not_for_more_reasoning() {
+fn a_budget_with_tools_leaves_the_recipient_open_except_self() {
     let tools = json!([function("count", true, &json!({"n": {"type": "integer"}}), &["n"])]);
     let (conversation, choice, rule) = request(json!({"tools": tools}));
     let inner = GRAMMARS.constraint(&conversation, &choice, &rule).unwrap();
-    let mut budget = ThinkingBudget::new(2, &conversation, NANO.clone() as Arc<_>, inner).unwrap();
+    let mut budget = ReasoningBudget::new(2, &conversation, NANO.clone() as Arc<_>, inner).unwrap();
     for token in tokens(" to=self<|message|>") {
         budget.accept(token).unwrap();
     }
@@ -54,7 +54,7 @@ fn a_budget_with_tools_leaves_the_choice_but_not_for_more_reasoning() {
     assert!(accepts(&mut budget, &call));
     assert!(!accepts(&mut budget, " to=self<|message|>"));
     let mut none =
-        ThinkingBudget::new(0, &Conversation::default(), NANO.clone() as Arc<_>, None).unwrap();
+        ReasoningBudget::new(0, &Conversation::default(), NANO.clone() as Arc<_>, None).unwrap();
     assert!(!accepts(&mut none, " to=self<|message|>"));
     assert!(accepts(&mut none, " to=user<|message|>Hi<|eot|>"));
 }

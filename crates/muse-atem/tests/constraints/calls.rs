@@ -1,4 +1,4 @@
-//! Calls that must be made, and calls that must fit their schema.
+//! Required calls, and calls whose arguments must fit their schema.
 
 use serde_json::json;
 
@@ -36,7 +36,7 @@ fn structured_output_003_required_is_the_native_format() {
 }
 
 #[test]
-fn structured_output_006_and_named_calls_are_armed_from_the_first_token() {
+fn structured_output_006_and_named_calls_are_constrained_from_the_first_token() {
     let tools = json!([
         function("count", false, &json!({"n": {"type": "integer"}}), &["n"]),
         function(
@@ -63,7 +63,7 @@ fn structured_output_006_and_named_calls_are_armed_from_the_first_token() {
 }
 
 #[test]
-fn strict_tools_bind_under_auto() {
+fn strict_tools_are_enforced_with_auto() {
     let tools = json!([
         function("count", true, &json!({"n": {"type": "integer"}}), &["n"]),
         function("free", false, &json!({}), &[]),
@@ -142,7 +142,7 @@ fn structured_output_008_values_are_what_the_template_prints() {
 }
 
 #[test]
-fn what_a_schema_says_beside_its_choice_is_kept() {
+fn keywords_beside_a_union_are_kept() {
     let properties = json!({
         "small": {"type": ["integer", "string"], "enum": [1, 2.5, "x", null]},
         "either": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
@@ -179,7 +179,7 @@ fn what_a_schema_says_beside_its_choice_is_kept() {
 }
 
 #[test]
-fn arguments_may_be_declared_behind_a_reference() {
+fn arguments_may_be_declared_through_a_reference() {
     let mut tool = function("t", true, &json!({}), &[]);
     tool["function"]["parameters"] = json!({"$ref": "#/$defs/Arguments", "$defs": {"Arguments":
         {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}});

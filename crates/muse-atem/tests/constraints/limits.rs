@@ -1,4 +1,5 @@
-//! What cannot be honoured is named, what costs too much is refused, and nothing is compiled twice.
+//! Unsupported schemas are refused by keyword, expensive ones by their limit, and no grammar is
+//! compiled twice.
 
 use muse_atem::request::ToolChoice;
 use muse_atem::{AnswerRule, Grammars};
@@ -10,7 +11,7 @@ use super::{
 };
 
 #[test]
-fn structured_output_009_what_cannot_be_honoured_is_named() {
+fn structured_output_009_unsupported_keywords_are_named() {
     let of = |key: &str, value: Value| json!({"type": "object", "properties": {"p": {key: value}}});
     for (keyword, shape) in [
         ("pattern", json!({"type": "string", "pattern": "(?<=x)y"})),
@@ -51,7 +52,7 @@ fn structured_output_009_what_cannot_be_honoured_is_named() {
 }
 
 #[test]
-fn what_a_tool_cannot_be_held_to_is_named() {
+fn unsupported_keywords_of_a_tool_are_named() {
     let parameter = |schema: Value| function("t", true, &json!({"p": schema}), &[]);
     let over = |keyword: &str, value: Value| {
         let mut tool = function("t", true, &json!({}), &[]);
@@ -82,7 +83,7 @@ fn what_a_tool_cannot_be_held_to_is_named() {
 }
 
 #[test]
-fn schemas_that_lead_back_to_themselves_end() {
+fn recursive_schemas_terminate() {
     let knot = json!({"$defs": {"k": {"anyOf": [{"$ref": "#/$defs/k"}, {"$ref": "#/$defs/k"}]}},
         "$ref": "#/$defs/k"});
     let mut all = json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}]});
@@ -95,7 +96,7 @@ fn schemas_that_lead_back_to_themselves_end() {
     all["$defs"] = json!({});
     let start = std::time::Instant::now();
     for shape in [&knot, &all, &json!({"$ref": "#"}), &wide] {
-        // Refused or followed, but at once and without a crash.
+        // Refused or compiled, but quickly and without a crash.
         let (conversation, choice, rule) = request(schema(shape));
         let _ = GRAMMARS.constraint(&conversation, &choice, &rule);
         let tool = function("t", true, &json!({"p": shape}), &[]);
@@ -111,7 +112,7 @@ fn schemas_that_lead_back_to_themselves_end() {
 }
 
 #[test]
-fn too_much_is_refused() {
+fn excessive_work_is_refused() {
     let many: Vec<String> = (0..60_000).map(|i| format!("value {i}")).collect();
     let message = refusal(schema(&json!({"enum": many})));
     assert!(message.contains("bytes") && message.contains("smaller"), "{message}");
@@ -126,7 +127,7 @@ fn too_much_is_refused() {
 }
 
 #[test]
-fn small_schemas_that_unfold_to_much_are_refused_at_once() {
+fn schemas_that_expand_exponentially_are_refused_at_once() {
     let tool = |defs: Value, p: Value| {
         let mut tool = function("t", true, &json!({"p": p}), &[]);
         tool["function"]["parameters"]["$defs"] = defs;
@@ -144,7 +145,7 @@ fn small_schemas_that_unfold_to_much_are_refused_at_once() {
         assert!(message.contains("`$ref`") && message.contains("smaller"), "{message}");
         assert!(start.elapsed().as_secs() < 10, "took {:?}", start.elapsed());
     }
-    // Each of the ways would repeat all definitions.
+    // Each of the alternatives would repeat all definitions.
     let large: serde_json::Map<_, _> =
         (0..1000).map(|i| (format!("d{i}"), json!({"description": "x".repeat(1000)}))).collect();
     let body = tool(json!(large), json!({"anyOf": vec![json!({"type": "object"}); 4096]}));
@@ -165,7 +166,7 @@ fn server_dos_002_hostile_patterns_run_in_linear_time() {
         &[&format!(" to=user<|message|>\"{long}b\"<|eot|>")],
     );
     assert!(start.elapsed().as_secs() < 20, "took {:?}", start.elapsed());
-    // Counts upon counts: refused or followed, but at once.
+    // Nested repetitions: refused or compiled, but quickly.
     let huge = json!({"type": "string", "pattern": "^(a{1,100}){1,100}b$"});
     let (conversation, choice, rule) = request(schema(&huge));
     if let Ok(Some(mut constraint)) = GRAMMARS.constraint(&conversation, &choice, &rule) {
@@ -180,7 +181,7 @@ fn server_dos_002_hostile_patterns_run_in_linear_time() {
 }
 
 #[test]
-fn long_texts_and_own_grammars_are_bounded() {
+fn long_texts_and_client_grammars_are_bounded() {
     let none = Conversation::default();
     let long = "x".repeat(10_000);
     for (words, rule) in [
@@ -197,7 +198,7 @@ fn long_texts_and_own_grammars_are_bounded() {
 }
 
 #[test]
-fn rules_that_lead_far_do_not_exhaust_the_stack() {
+fn long_rule_chains_do_not_exhaust_the_stack() {
     let none = Conversation::default();
     let chain: String = (0..2500).map(|i| format!("r{i}: r{} \"x\"\n", i + 1)).collect();
     let nested = "(".repeat(15_000) + "\"x\"" + &")".repeat(15_000);
@@ -208,7 +209,7 @@ fn rules_that_lead_far_do_not_exhaust_the_stack() {
         format!("start: T\nT: {nested}\n"),
         format!("start: T\nT: {}\"x\"\n", "~".repeat(20_000)),
     ] {
-        // Followed or refused: either way it ends.
+        // Compiled or refused, it terminates.
         let _ = GRAMMARS.constraint(&none, &ToolChoice::Auto, &AnswerRule::Lark(lark));
     }
     let defs: serde_json::Map<_, _> = (0..9000)
@@ -242,7 +243,7 @@ fn nothing_is_compiled_twice() {
     assert_eq!(grammars.compiled(), 1, "four asked for the same at once");
     compile();
     assert_eq!(grammars.compiled(), 1);
-    // What is kept is bounded: of many, the first ones make way.
+    // The cache is bounded: the oldest entries are evicted.
     for i in 0..70 {
         let rule = AnswerRule::Choice(vec![format!("choice {i}")]);
         grammars.constraint(&conversation, &choice, &rule).unwrap();
@@ -252,7 +253,7 @@ fn nothing_is_compiled_twice() {
     assert_eq!(grammars.compiled(), 72);
 }
 
-/// An object of so many properties, named `k0` and so on, of which the first `required` must be there.
+/// An object with `count` properties `k0`, `k1`, …, the first `required` of which are required.
 fn object(count: usize, required: usize, each: &Value) -> Value {
     let properties: serde_json::Map<_, _> =
         (0..count).map(|i| (format!("k{i}"), each.clone())).collect();
@@ -262,7 +263,7 @@ fn object(count: usize, required: usize, each: &Value) -> Value {
 }
 
 #[test]
-fn what_would_take_seconds_is_refused_before_it_is_compiled() {
+fn expensive_schemas_are_refused_before_compiling() {
     let integer = json!({"type": "integer"});
     let parts = |count: usize| vec![json!({"type": "integer"}); count];
     let divisors = |key: &str| json!({key: [{"multipleOf": 9973}, {"multipleOf": 99.41}]});
@@ -275,7 +276,7 @@ fn what_would_take_seconds_is_refused_before_it_is_compiled() {
         (["more than 10000 schemas", "smaller"], json!({"prefixItems": parts(10_000)})),
         (["`oneOf` at /oneOf has 501", "at most 500"], json!({"oneOf": parts(501)})),
         (["`patternProperties`", "17"], json!({"patternProperties": patterns})),
-        (["\"(a{1000}){1000}\"", "1000000 letters"], json!({"pattern": "(a{1000}){1000}"})),
+        (["\"(a{1000}){1000}\"", "1000000 characters"], json!({"pattern": "(a{1000}){1000}"})),
         (["`minLength`", "at most 40000"], object(3, 3, &long)),
         (["`multipleOf`", "1000003"], json!({"type": "integer", "multipleOf": 1_000_003})),
         (["`multipleOf`", "common multiple"], divisors("allOf")),
@@ -291,14 +292,14 @@ fn what_would_take_seconds_is_refused_before_it_is_compiled() {
         }
     }
     assert!(start.elapsed().as_secs() < 10, "took {:?}", start.elapsed());
-    // What tools ask for is added up.
+    // The limits hold for the sum over all tools.
     let tool = |i| function(&format!("t{i}"), true, &json!({"p": {"items": long}}), &[]);
     let message = refusal(json!({"tools": (0..3).map(tool).collect::<Vec<_>>()}));
     assert!(message.contains("tool `t2`") && message.contains("at most 40000"), "{message}");
     let rule = AnswerRule::Regex("(a{1000}){1000}".to_owned());
     let error = GRAMMARS.constraint(&Conversation::default(), &ToolChoice::Auto, &rule).err();
-    assert!(error.unwrap().to_string().contains("1000000 letters"), "of a plain expression");
-    // A schema within a grammar costs what others do.
+    assert!(error.unwrap().to_string().contains("1000000 characters"), "of a plain expression");
+    // A schema within a grammar counts towards the same limits.
     for (schema, words) in
         [("{\"multipleOf\": 1000003}", "`multipleOf`"), ("[", "no JSON schema"), ("x", "schema")]
     {
@@ -315,7 +316,7 @@ fn what_would_take_seconds_is_refused_before_it_is_compiled() {
 }
 
 #[test]
-fn what_is_just_not_too_much_can_be_followed() {
+fn grammars_at_the_limits_compile() {
     let mut optional = constraint(schema(&object(400, 0, &json!({"type": "integer"}))));
     check(
         &mut optional,
@@ -344,9 +345,9 @@ fn what_is_just_not_too_much_can_be_followed() {
     check(&mut call, &[&format!("{last}<|eot|>")], &[]);
 }
 
-/// Nobody who writes a schema knows the compiler's options, or the grammar around theirs.
+/// Messages must not mention the compiler's options or the grammar around the schema.
 #[test]
-fn refusals_speak_of_the_schema_in_one_line() {
+fn refusals_are_about_the_schema_in_one_line() {
     let either = json!({"oneOf": [{"type": "object"}, {"properties": {"a": {}}}]});
     let names = json!({"type": "object", "patternProperties": {"^a": {}, "a$": {}}});
     let many: Vec<_> = (0..2100).map(|i| object(1, 1, &json!({"const": i}))).collect();
@@ -371,7 +372,7 @@ fn refusals_speak_of_the_schema_in_one_line() {
 }
 
 #[test]
-fn misuse_is_told_and_changes_nothing() {
+fn misuse_is_an_error_and_changes_nothing() {
     let mut constraint = answer(AnswerRule::Choice(vec!["yes".to_owned()]));
     for token in tokens(" to=user<|message|>") {
         constraint.accept(token).unwrap();
@@ -389,7 +390,7 @@ fn misuse_is_told_and_changes_nothing() {
     let required = |tools: &Conversation| {
         GRAMMARS.constraint(tools, &ToolChoice::Required, &AnswerRule::Free).err()
     };
-    let error = required(&tools).expect("nothing could be said").to_string();
+    let error = required(&tools).expect("no tool can be called").to_string();
     assert!(error.contains("no tool is declared"), "{error}");
     let (declared, ..) = request(json!({"tools": [function("t", true, &json!({}), &[])]}));
     tools.tools = declared.tools;
@@ -400,18 +401,18 @@ fn misuse_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn what_nobody_wants_is_not_compiled() {
+fn cancelled_requests_are_not_compiled() {
     let grammars = Grammars::new(NANO.clone()).unwrap();
     let none = Conversation::default();
     let rule = AnswerRule::JsonObject;
     let asked = std::cell::Cell::new(0);
-    let compile = |wanted: &dyn Fn() -> bool| {
-        grammars.constraint_while(&none, &ToolChoice::Auto, &rule, wanted)
+    let compile = |keep_going: &dyn Fn() -> bool| {
+        grammars.constraint_while(&none, &ToolChoice::Auto, &rule, keep_going)
     };
     let error = compile(&|| false).err().expect("given up");
     assert!(matches!(error, muse_core::Error::Exhausted(_)), "{error}");
     assert_eq!(grammars.compiled(), 0);
-    // Asked again once it is compiled; then it is there for everybody.
+    // Cancelled after it was compiled: the compiled grammar stays in the cache.
     assert!(compile(&|| asked.replace(asked.get() + 1) < 1).is_err());
     assert_eq!((asked.get(), grammars.compiled()), (2, 1));
     assert!(compile(&|| true).unwrap().is_some());

@@ -1,4 +1,4 @@
-//! What constraints let through, on the tokens of the embedded checkpoint.
+//! What constraints allow, in the tokens of the embedded checkpoint.
 
 mod answers;
 mod budget;
@@ -19,13 +19,13 @@ static NANO: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
 });
 static GRAMMARS: LazyLock<Grammars> = LazyLock::new(|| Grammars::new(NANO.clone()).unwrap());
 
-/// Text with its marks as tokens.
+/// The tokens of a text in which special tokens are spelled.
 fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     for part in text.split_inclusive("|>") {
-        let (plain, mark) = part.find("<|").map_or((part, ""), |at| part.split_at(at));
+        let (plain, special) = part.find("<|").map_or((part, ""), |at| part.split_at(at));
         NANO.encode(plain, &mut tokens);
-        tokens.extend(NANO.special_token(mark));
+        tokens.extend(NANO.special_token(special));
     }
     tokens
 }
@@ -56,8 +56,8 @@ fn answer(rule: AnswerRule) -> Box<dyn Constraint> {
     GRAMMARS.constraint(&none, &ToolChoice::Auto, &rule).unwrap().expect("a constraint")
 }
 
-/// Whether the constraint lets the whole text through, by masks and by draft alike. A mask may stop
-/// sooner, at another spelling of a text that is forced.
+/// Whether the constraint allows the whole text, by masks and as a draft. Where a text is forced, a
+/// mask may allow only another tokenization of it.
 fn accepts(constraint: &mut dyn Constraint, text: &str) -> bool {
     let tokens = tokens(text);
     let legal = constraint.legal_prefix(&tokens).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muse_atem::request::ToolChoice;
-use muse_atem::{AnswerRule, ThinkingBudget};
+use muse_atem::{AnswerRule, ReasoningBudget};
 use muse_core::Error;
 use muse_core::contract::{Constraint, Conversation};
 
@@ -48,7 +48,7 @@ impl Rules {
         match (self.thinking, &app.tokenizer) {
             (Some(budget), Some(tokenizer)) => {
                 let tokenizer = Arc::clone(tokenizer);
-                let budget = ThinkingBudget::new(budget, conversation, tokenizer, grammar)?;
+                let budget = ReasoningBudget::new(budget, conversation, tokenizer, grammar)?;
                 Ok(Some(Box::new(budget)))
             }
             _ => Ok(grammar),

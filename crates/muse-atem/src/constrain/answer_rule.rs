@@ -1,0 +1,31 @@
+//! What a client can demand of the visible answer.
+
+use crate::request::ResponseFormat;
+
+/// What the visible answer must be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AnswerRule {
+    /// Any text.
+    #[default]
+    Free,
+    /// A JSON object.
+    JsonObject,
+    /// JSON that fits a schema, given as JSON text.
+    JsonSchema(String),
+    /// Text that matches a regular expression as a whole.
+    Regex(String),
+    /// Text of a grammar in the Lark syntax of llguidance.
+    Lark(String),
+    /// One of several texts.
+    Choice(Vec<String>),
+}
+
+impl From<&ResponseFormat> for AnswerRule {
+    fn from(format: &ResponseFormat) -> Self {
+        match format {
+            ResponseFormat::Text => Self::Free,
+            ResponseFormat::JsonObject => Self::JsonObject,
+            ResponseFormat::JsonSchema { schema, .. } => Self::JsonSchema(schema.clone()),
+        }
+    }
+}
