@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn bounds_around_the_size_of_a_block_hold() {
-        for (max_bytes, kept) in [(0, false), (1, false), (35, false), (36, true), (u64::MAX, true)]
+        for (max_bytes, kept) in [(0, false), (1, false), (36, false), (37, true), (u64::MAX, true)]
         {
             let folder = tempfile::tempdir().expect("a folder");
             let disk = open(folder.path(), max_bytes, 5);

@@ -166,3 +166,6 @@ impl<F: BackendFactory> ErasedFactory for F {
         loader::load(self, options, progress)
     }
 }
+
+#[cfg(all(test, feature = "nano"))]
+mod tests;
