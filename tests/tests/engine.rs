@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use muse_core::Error;
 use muse_core::contract::{
-    Constraint, ContentHash, FinishReason, Patches, Sampling, Segment, SeqId, Token, TokenMask,
+    Constraint, ContentHash, FinishReason, Patches, Rates, Sampling, Segment, SeqId, Token,
+    TokenMask,
 };
 use muse_core::engine::EngineOptions;
 use muse_core::hash::hash64;
@@ -391,7 +392,7 @@ fn timings_are_of_the_callers_clock() {
     assert_eq!(timings.queued, Duration::from_millis(70));
     assert_eq!(timings.total(), Duration::from_millis(130));
     let usage = &collect(&second).done[0].usage;
-    assert_eq!(usage.ar_decode_tokens_per_second(&timings), 100.0);
+    assert_eq!(Rates::of([(usage, &timings)]).ar_decode_tokens_per_second, 100.0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The device: buffers, weights, cache and the operations of the text model.
+//! The device: buffers, weights, KV blocks and the operations of the text model.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use super::weights::{TensorInfo, WeightView};
 use crate::Result;
 use crate::quant::Format;
 
-/// A device that can run the model. Static over hardware: no copies, no downcasts.
+/// A device that can run the model. Models are generic over it.
 ///
 /// Buffers are row-major `f32` matrices. Operations work on the first `rows` rows unless they say
-/// otherwise; `slices` operations take the concatenated rows of all slices in order. A device that
-/// works on tiles of rows need not keep what stands in its results behind those rows. On no rows
-/// operations do nothing.
+/// otherwise; operations on `slices` work on as many rows as all slices have positions, in their
+/// order. Rows of a result behind those are undefined afterwards: a device may work on whole tiles.
+/// Operations on no rows do nothing.
 ///
 /// **Batch invariance.** The bits of a row never depend on which other rows run in the same call
 /// or on how many threads run it: every reduction has one fixed order per device. Speculation,
@@ -27,9 +27,9 @@ use crate::quant::Format;
 pub trait Backend: Send + Sync + Sized + 'static {
     /// A matrix of activations, `f32 [rows, cols]`.
     type Buf: Send;
-    /// A weight matrix in the device's own layout.
+    /// A weight matrix in the device's layout.
     type Weight: Send + Sync;
-    /// The paged K and V store of one layer.
+    /// The K and V of one layer, in KV blocks.
     type Kv: Send;
 
     /// A zeroed matrix `[rows, cols]`.
@@ -48,7 +48,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
         first_row: usize,
         first_col: usize,
     ) -> Result<()>;
-    /// Takes a weight matrix `[rows, cols]` over into the device's layout.
+    /// Loads a weight matrix `[rows, cols]` into the device's layout.
     fn load(&self, weight: WeightView<'_>) -> Result<Self::Weight>;
     /// Bytes that a weight matrix takes once it is loaded.
     fn weight_bytes(&self, tensor: &TensorInfo) -> u64 {
@@ -57,13 +57,13 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// Bytes of the device's memory that can be allocated now. None when the device cannot tell.
     fn free_memory(&self) -> Result<Option<u64>>;
 
-    /// A zeroed paged store.
+    /// Zeroed KV blocks of one layer.
     fn alloc_kv(&self, shape: KvShape) -> Result<Self::Kv>;
-    /// Copies the first rows of KV blocks of this store's group to other KV blocks.
+    /// Copies the first positions of KV blocks of this store's group to other KV blocks.
     fn copy_blocks(&self, kv: &mut Self::Kv, copies: &[BlockCopy]) -> Result<()>;
     /// Appends the bytes of a KV block, K then V, as stored.
     fn save_block(&self, kv: &Self::Kv, block: u32, out: &mut Vec<u8>) -> Result<()>;
-    /// Takes a KV block from the front of `bytes`, as [`Backend::save_block`] wrote it, and moves
+    /// Reads a KV block from the front of `bytes`, as [`Backend::save_block`] wrote it, and advances
     /// `bytes` past it. [`crate::Error::Corrupt`] when there are too few.
     fn load_block(&self, kv: &mut Self::Kv, block: u32, bytes: &mut &[u8]) -> Result<()>;
 
@@ -76,14 +76,15 @@ pub trait Backend: Send + Sync + Sized + 'static {
         first_row: usize,
     ) -> Result<()>;
     /// `y = x Wᵀ` for several weights that share an input: `x` `[rows, K]`, each `W` `[N, K]`,
-    /// each `y` `[rows, N]`. They share the input so that it is prepared once.
+    /// each `y` `[rows, N]`. The input is prepared once for all of them.
     fn linear(
         &self,
         x: &Self::Buf,
         rows: usize,
         into: &mut [(&Self::Weight, &mut Self::Buf)],
     ) -> Result<()>;
-    /// `out = x / sqrt(mean(x²) + eps) · weight` by row; `weight` is `[1, cols]`, none means ones.
+    /// `out = x / sqrt(mean(x²) + eps) · weight` for each row; `weight` is `[1, cols]`, none means
+    /// ones.
     fn rms_norm(
         &self,
         x: &Self::Buf,
@@ -92,7 +93,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
         eps: f32,
         out: &mut Self::Buf,
     ) -> Result<()>;
-    /// RMS norm of every head of `x` in place: rows are heads of `weight`'s width side by side.
+    /// RMS norm of every head of `x` in place; a row is heads of `weight`'s width side by side.
     fn head_norm(&self, x: &mut Self::Buf, rows: usize, weight: &Self::Buf, eps: f32)
     -> Result<()>;
     /// Rotates every head of `x` in place by its position, pairs `(j, j + head_dim/2)`.
@@ -105,9 +106,9 @@ pub trait Backend: Send + Sync + Sized + 'static {
         k: &Self::Buf,
         v: &Self::Buf,
     ) -> Result<()>;
-    /// Softmax attention of `q` `[rows, heads · head_dim]` over the stored KV blocks into `out` of the
-    /// same shape; query head `j` reads K/V head `j / (heads / kv_heads)`. K and V are read back
-    /// as stored, those of the running rows included, so any chunking gives the same bits.
+    /// Softmax attention of `q` `[rows, heads · head_dim]` over the stored KV blocks into `out` of
+    /// the same shape; query head `j` reads K/V head `j / (heads / kv_heads)`. K and V are read as
+    /// stored, also those of the running rows, so that any chunking of a prompt gives the same bits.
     fn attend(
         &self,
         q: &Self::Buf,
@@ -130,8 +131,8 @@ pub trait Backend: Send + Sync + Sized + 'static {
         scale: f32,
         cap: Option<f32>,
     ) -> Result<()>;
-    /// Chooses a token for each row asked, on the device, so that logits need not cross a bus.
-    /// Appends to `out` in order. The definition is `sampler::sample`.
+    /// Samples a token for each of `rows`, on the device, so that logits need not cross a bus.
+    /// Appends to `out` in order. [`crate::sampler::sample`] is the definition.
     fn sample(
         &self,
         logits: &Self::Buf,
@@ -143,19 +144,19 @@ pub trait Backend: Send + Sync + Sized + 'static {
 /// How K and V rows are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KvType {
-    /// 4 bytes; for parity tests.
+    /// 4 bytes per value; for parity tests.
     F32,
-    /// 2 bytes; the default.
+    /// 2 bytes per value; the default.
     #[default]
     Bf16,
-    /// 2 bytes.
+    /// 2 bytes per value.
     F16,
-    /// Blocks of 32 as in the Q8_0 weight format; `head_dim` must be a multiple of 32.
+    /// Quant blocks of 32 values as in the Q8_0 weight format; `head_dim` must be a multiple of 32.
     Q8_0,
 }
 
 impl KvType {
-    /// Bytes of `values` values, a whole number of blocks.
+    /// Bytes of `values` values, a whole number of quant blocks.
     pub const fn bytes_for(self, values: usize) -> usize {
         match self {
             Self::F32 => 4 * values,
@@ -165,12 +166,12 @@ impl KvType {
     }
 }
 
-/// Shape of one layer's paged store: K and V, each `[KV blocks, kv_heads, 64, head_dim]`.
+/// Shape of the KV blocks of one layer: K and V, each `[blocks, kv_heads, 64, head_dim]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvShape {
-    /// Which of a sequence's KV block lists addresses it.
+    /// Which of a sequence's block lists addresses them.
     pub group: KvGroup,
-    /// KV blocks.
+    /// Number of KV blocks.
     pub blocks: usize,
     /// K/V heads.
     pub kv_heads: usize,
@@ -189,8 +190,8 @@ impl KvShape {
 
 /// Rotary positions: `angle(j) = position · theta^(-2j / head_dim)`, `j < head_dim / 2`.
 ///
-/// The angles' frequencies are computed in `f64` and rounded to `f32` once, the product with the
-/// position is `f32`, as the reference does.
+/// The frequencies are computed in `f64` and rounded to `f32` once; their product with the position
+/// is `f32`, as in the reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// Width of a head.
@@ -212,7 +213,7 @@ pub struct Attention {
     pub mask: Mask,
 }
 
-/// Which key positions `p` a query at position `t` sees.
+/// Which key positions `p` a query at position `t` attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mask {
     /// `p <= t`, and `t - p < window` when there is one: the window counts the token itself.
@@ -220,24 +221,24 @@ pub enum Mask {
         /// Width of the window.
         window: Option<u32>,
     },
-    /// Every `p` before the end of the query's own place with `|t - p| <= reach`: the rows of a
-    /// place see each other both ways.
+    /// Every `p` before the end of the query's slice with `|t - p| <= reach`: the positions of a
+    /// draft block attend to each other in both directions.
     DraftBlock {
-        /// Farthest distance seen, inclusive.
+        /// Largest distance, inclusive.
         reach: u32,
     },
 }
 
 impl Mask {
-    /// Positions that a query at `t` of `place` sees.
+    /// Positions that a query at `t` of `slice` attends to.
     ///
     /// # Panics
-    /// If the window is 0: it would hide the query from itself.
+    /// If the window is 0: it would exclude the query itself.
     pub fn visible(self, slice: &SeqSlice<'_>, t: u32) -> Range<u32> {
         match self {
             Self::Causal { window: None } => 0..t + 1,
             Self::Causal { window: Some(window) } => {
-                assert!(window > 0, "a window of 0 hides the query from itself");
+                assert!(window > 0, "a window of 0 excludes the query itself");
                 (t + 1).saturating_sub(window)..t + 1
             }
             Self::DraftBlock { reach } => {

@@ -1,13 +1,13 @@
-//! Conversations, prompts and the parsed answer. JSON travels as text, so that this crate needs no
-//! JSON value type and numbers keep their spelling.
+//! Conversations, prompts and parsed answers. JSON is passed as text, so that this crate needs no
+//! JSON type and numbers keep their spelling.
 
 use super::sequence::Token;
 use crate::Result;
 
 /// Text to tokens and back.
 pub trait Tokenizer: Send + Sync {
-    /// Appends the tokens of `text`. Special tokens spelled in `text` are encoded as text: nobody
-    /// can forge a message.
+    /// Appends the tokens of `text`. Special tokens spelled in `text` are encoded as text, so that
+    /// text cannot forge a message.
     fn encode(&self, text: &str, out: &mut Vec<Token>);
     /// The token of a special token's spelling in full (`<|eot|>`).
     fn special_token(&self, spelling: &str) -> Option<Token>;
@@ -22,23 +22,25 @@ pub trait Tokenizer: Send + Sync {
 
 /// Turns a conversation into a prompt and parses the answer.
 pub trait PromptTemplate: Send + Sync {
-    /// The prompt, ending where the assistant's message begins. [`crate::Error::Invalid`] says
-    /// which message cannot be rendered and why.
+    /// The prompt, ending where the assistant's message begins.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] names the message that cannot be rendered and why.
     fn render(&self, conversation: &Conversation) -> Result<Vec<PromptPart>>;
-    /// A parser for one answer to this conversation. `stop` are texts that end the visible
-    /// answer, themselves left out.
+    /// A parser for one answer to this conversation. `stop` are texts that end the visible answer
+    /// and are not part of it.
     fn output_parser(&self, conversation: &Conversation, stop: &[String]) -> Box<dyn OutputParser>;
 }
 
 /// Parses one answer, token by token.
 pub trait OutputParser: Send {
-    /// Takes a token; appends the events that are certain. No event is ever taken back.
+    /// Takes a token and appends the events that are certain. No event is ever revoked.
     fn push(&mut self, token: Token, out: &mut Vec<ParsedEvent>);
-    /// The answer ended; emits what was held back. `complete` when a stop token ended it, false
-    /// when it was cut (length, cancelled).
+    /// Ends the answer and appends what was held back. `complete` is true when a stop token ended
+    /// it, false when it was cut by length or cancelled.
     fn finish(&mut self, complete: bool, out: &mut Vec<ParsedEvent>);
-    /// What the last token is part of, for counting reasoning tokens and for choosing the tokens
-    /// whose log-probabilities are shown.
+    /// What the last token is part of: for counting reasoning tokens, and for the tokens whose
+    /// log-probabilities are reported.
     fn channel(&self) -> Channel;
 }
 
@@ -56,20 +58,20 @@ pub enum Channel {
     ToolCall,
 }
 
-/// What was parsed.
+/// A part of a parsed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedEvent {
     /// More of the reasoning.
     Reasoning(String),
     /// More of the visible answer.
     Content(String),
-    /// A whole tool call.
+    /// A complete tool call.
     ToolCall(ToolCall),
     /// More of a call that is still being generated, when the conversation asked for it. The
-    /// arguments of its parts, joined, are those of the whole call that follows under the same
-    /// id; when the answer is cut, none follows.
+    /// arguments of its parts, joined, are those of the complete call that follows under the
+    /// same id; when the answer is cut, none follows.
     ToolCallDelta(ToolCall),
-    /// A stop text was met; the request can be cancelled, nothing follows.
+    /// A stop text was found. No event follows; the request can be cancelled.
     StopText(String),
 }
 
@@ -86,7 +88,7 @@ pub enum PromptPart {
     Video(usize),
 }
 
-/// Everything a prompt is made of.
+/// Everything that a prompt is rendered from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conversation {
     /// The messages so far.
@@ -95,19 +97,19 @@ pub struct Conversation {
     pub tools: Vec<Tool>,
     /// Descriptions of tool namespaces, in order.
     pub namespaces: Vec<(String, String)>,
-    /// low, medium, high or xhigh; none means high.
+    /// `low`, `medium`, `high` or `xhigh`; none means `high`.
     pub reasoning_strength: Option<String>,
-    /// `YYYY-MM-DD`; none means the template's own.
+    /// `YYYY-MM-DD`; none means the template's default.
     pub knowledge_cutoff: Option<String>,
-    /// `YYYY-MM-DD`; none leaves the line out.
+    /// `YYYY-MM-DD`; none omits the line.
     pub current_date: Option<String>,
-    /// Parse one call at most: the answer ends behind it.
+    /// Parse at most one call: the answer ends behind it.
     pub single_call: bool,
-    /// Emit calls while they are generated ([`ParsedEvent::ToolCallDelta`]), not only when they
-    /// are whole.
+    /// Emit calls while they are generated ([`ParsedEvent::ToolCallDelta`]), not only when they are
+    /// complete.
     pub growing_calls: bool,
-    /// Text committed on behalf of the assistant behind its header, such as ` to=user` and the
-    /// `<|message|>` token; none lets it choose.
+    /// The beginning of the answer, given behind the assistant's header, such as ` to=user` and the
+    /// `<|message|>` token. Empty leaves it to the model.
     pub answer_prefix: Vec<PromptPart>,
 }
 
@@ -120,15 +122,15 @@ pub enum Message {
     User(Content),
     /// From the assistant.
     Assistant {
-        /// Its reasoning, rendered when not empty.
+        /// Its reasoning; rendered unless empty.
         reasoning: Option<String>,
-        /// The visible answer; not rendered beside calls.
+        /// The visible answer; not rendered when there are calls.
         content: Content,
         /// Tools it called.
         calls: Vec<ToolCall>,
-        /// Whom it addressed; none means the user.
+        /// The recipient; none means the user.
         recipient: Option<String>,
-        /// Whether the turn ended; none decides by the recipient.
+        /// Whether the assistant's turn ended; none means that the recipient decides.
         end_turn: Option<bool>,
     },
     /// A tool's result.
@@ -165,7 +167,7 @@ pub struct Tool {
     pub description: String,
     /// JSON schema of its arguments, as JSON text.
     pub parameters: String,
-    /// Whether arguments must fit the schema.
+    /// Whether arguments must match the schema.
     pub strict: bool,
 }
 

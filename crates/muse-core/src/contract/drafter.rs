@@ -6,28 +6,28 @@ use super::sequence::{SeqSlice, Token};
 use super::target::EmbeddingAndLmHead;
 use crate::Result;
 
-/// A block drafter. Like the target model it keeps sequences in KV blocks only: its K and V lie in
-/// the blocks of the window group, at the positions of the tokens they come from.
+/// A block drafter. Like the target model it keeps sequences in KV blocks only: its K and V are in
+/// blocks of the window group, at the positions of the tokens they belong to.
 ///
-/// Draft tokens never change the output, only how fast it comes: the engine accepts what equals the
-/// target model's own sample.
+/// Draft tokens never change the output, only its speed: the engine accepts those that equal the
+/// target model's own samples.
 pub trait Drafter<B: Backend>: KvBlocks<B> + Send {
-    /// Layers of the target model whose OUTPUT it reads, from 0, in the order they are laid side
-    /// by side in the captured hidden states.
+    /// Layers of the target model, from 0, whose output it reads, in the order of the captured
+    /// hidden states.
     fn captured_layers(&self) -> &[usize];
     /// The most draft tokens of a block. A block writes positions `anchor ..= anchor + width`.
     fn width(&self) -> usize;
-    /// How far back a position is still attended to (inclusive distance).
+    /// How many positions back it attends to (inclusive distance).
     fn reach(&self) -> u32;
-    /// Takes tokens into its context from the captured hidden states of the last pass. Every
-    /// position of a sequence must be appended, in order, before a draft that starts behind it.
+    /// Appends tokens to its context, from the captured hidden states of the last pass. Every
+    /// position of a sequence must be appended, in order, before a draft starts behind it.
     fn append_context(
         &mut self,
         context: &[ContextSlice<'_>],
         captured_hidden: &B::Buf,
     ) -> Result<()>;
-    /// Proposes what follows each anchor. `out[i]` is cleared and gets at most `anchors[i].max`
-    /// draft tokens; a shorter `max` never changes the tokens, only their number.
+    /// Drafts the tokens behind each anchor. `out[i]` is cleared and gets at most `anchors[i].max`
+    /// draft tokens; a smaller `max` changes only their number, never the tokens.
     fn draft(
         &mut self,
         anchors: &[Anchor<'_>],
@@ -36,12 +36,12 @@ pub trait Drafter<B: Backend>: KvBlocks<B> + Send {
     ) -> Result<()>;
 }
 
-/// Accepted tokens: their positions, and where their hidden states are.
+/// Tokens to append to a drafter's context.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextSlice<'a> {
-    /// Positions and KV blocks; `slice.len` tokens were accepted.
+    /// Their positions and KV blocks.
     pub slice: SeqSlice<'a>,
-    /// Their first row in the captured hidden states.
+    /// Row of the captured hidden states that belongs to the first of them.
     pub first_row: usize,
 }
 
@@ -50,9 +50,9 @@ pub struct ContextSlice<'a> {
 pub struct Anchor<'a> {
     /// The anchor's position (`start`), and KV blocks reserved up to `start + width`; `len` is 1.
     pub slice: SeqSlice<'a>,
-    /// The last sampled token, not yet run through the target model.
+    /// The last sampled token, which the target model has not run yet.
     pub token: Token,
-    /// The most draft tokens wanted.
+    /// The most draft tokens to return.
     pub max: usize,
 }
 
@@ -61,6 +61,6 @@ pub struct Anchor<'a> {
 pub struct DraftToken {
     /// The token.
     pub token: Token,
-    /// The drafter's own probability of it, 0 to 1, after the target model's scale and soft cap.
+    /// The drafter's probability of it, 0 to 1, after the target model's scale and soft cap.
     pub confidence: f32,
 }

@@ -1,152 +1,101 @@
-//! Requests in, events out.
+//! The engine as front ends see it: requests in, events out.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::sampling::{Constraint, Sampled, Sampling};
 use super::sequence::{SeqId, Token};
+use super::usage::{Timings, Usage};
 use super::vision::Patches;
 use crate::{Error, Result};
 
-/// The engine as the front ends see it.
+/// Runs requests, many at a time.
 pub trait Engine: Send + Sync {
-    /// Queues a request. Exactly one [`Event::Done`] follows a success.
+    /// Queues a request. On success exactly one [`Event::Done`] follows.
     ///
     /// # Errors
-    /// [`Error::Exhausted`] when the queue is full, [`Error::Invalid`] when it can never fit
-    /// (the message has the numbers).
+    /// [`Error::Exhausted`] when the queue is full, [`Error::Invalid`] when the request can never
+    /// fit; the message has the numbers.
     fn submit(&self, request: Request, sink: Sink) -> Result<SeqId>;
-    /// Ends a sequence at the next step, prefill included. Unknown and ended ids are ignored.
+    /// Ends a sequence at the next step, also during its prefill. Ids that are unknown or ended are
+    /// ignored.
     fn cancel(&self, seq: SeqId);
 }
 
-/// Where events go, called on the engine's thread: it must not block. `Break` cancels.
+/// Receives events on the engine's thread; it must not block. `Break` cancels the request.
 pub type Sink = Box<dyn FnMut(Event) -> ControlFlow<()> + Send>;
 
-/// What to generate.
+/// A request: one prompt, one completion.
 pub struct Request {
     /// The prompt, at least one token.
     pub prompt: Vec<Segment>,
     /// How tokens are drawn.
     pub sampling: Sampling,
-    /// Tokens that end the completion; the one met is part of it.
+    /// Tokens that end the completion, which the sampled one is part of. Empty ignores every end of
+    /// sequence.
     pub stop: Vec<Token>,
-    /// The most tokens to generate; none, or more than the room left, means what room is left.
+    /// The most tokens to generate. None, or more than fit, means as many as fit.
     pub max_tokens: Option<u32>,
-    /// The drafts of every verify, as many as the drafter makes at most; 0 drafts nothing. None
-    /// leaves it to the engine.
+    /// Draft tokens of every verify, at most the drafter's width; 0 switches drafting off. None
+    /// leaves the number to the engine.
     pub max_draft: Option<u32>,
-    /// Log-probabilities to report with each token: alternatives wanted.
+    /// Number of alternatives to report with each token's log-probability; none reports neither.
     pub logprobs: Option<u32>,
-    /// Grammar or budget.
+    /// A grammar or a budget.
     pub constraint: Option<Box<dyn Constraint>>,
-    /// When to give up, counted from submission: callers do not know the engine's clock.
+    /// The most time until the end, counted from submission.
     pub deadline: Option<Duration>,
-    /// Higher goes first.
+    /// Higher is scheduled first.
     pub priority: i32,
 }
 
 /// A part of a prompt.
 #[derive(Clone, Debug)]
 pub enum Segment {
-    /// Text.
+    /// Tokens of text.
     Tokens(Vec<Token>),
     /// A picture in place of its placeholder tokens.
     Patches(Patches),
 }
 
-/// What happens to a request, in order.
+/// An event of a request, in order.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Prompt rows that are through the model, of how many; also at the start, with cached rows.
+    /// Progress of the prefill; also when it starts, with the cached tokens as done.
     Prefill {
-        /// Rows done.
+        /// Prompt tokens with K and V in the cache.
         done: u32,
-        /// All rows.
+        /// All prompt tokens.
         total: u32,
     },
     /// A token of the completion, the stop token included.
     Token(Sampled),
-    /// The end; nothing follows.
+    /// The end, the last event.
     Done(Done),
 }
 
 /// How a request ended.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// Why.
+    /// Why it ended.
     pub reason: FinishReason,
-    /// What it took.
+    /// Its tokens.
     pub usage: Usage,
-    /// How long it took.
+    /// Its times.
     pub timings: Timings,
 }
 
 /// Why a request ended.
 #[derive(Clone, Debug)]
 pub enum FinishReason {
-    /// A stop token came.
+    /// A stop token was sampled.
     Stop(Token),
-    /// `max_tokens` or the model's positions are used up.
+    /// `max_tokens` were generated, or the positions are used up.
     Length,
-    /// The client left or asked to stop.
+    /// [`Engine::cancel`] was called or the sink returned `Break`.
     Cancelled,
     /// The deadline passed.
     Deadline,
     /// The engine failed.
     Failed(Error),
-}
-
-/// What a request took.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Rows of the prompt.
-    pub prompt: u32,
-    /// Those found in the cache.
-    pub cached: u32,
-    /// Tokens generated, the stop token included.
-    pub completion: u32,
-    /// Tokens guessed.
-    pub drafted: u32,
-    /// Draft tokens kept, for each verify pass that carried drafts.
-    pub accepted: Vec<u32>,
-}
-
-/// How long a request took, as `TENSTORRENT.md` "Metrics" defines the rates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timings {
-    /// From submission to the first step that ran it.
-    pub queued: Duration,
-    /// From that step to the first token.
-    pub prefill: Duration,
-    /// From the first token to the last: the decode loop alone.
-    pub decode: Duration,
-}
-
-impl Timings {
-    /// From submission to the end.
-    pub fn total(&self) -> Duration {
-        self.queued + self.prefill + self.decode
-    }
-}
-
-impl Usage {
-    /// Completion tokens over the whole time, per second; 0 when no time passed.
-    pub fn tokens_per_second(&self, timings: &Timings) -> f64 {
-        rate(self.completion, timings.total())
-    }
-
-    /// Prompt tokens that were run, over the prefill time.
-    pub fn prefill_tokens_per_second(&self, timings: &Timings) -> f64 {
-        rate(self.prompt - self.cached, timings.prefill)
-    }
-
-    /// Tokens after the first over the decode loop alone, per second.
-    pub fn ar_decode_tokens_per_second(&self, timings: &Timings) -> f64 {
-        rate(self.completion.saturating_sub(1), timings.decode)
-    }
-}
-
-fn rate(tokens: u32, time: Duration) -> f64 {
-    if time.is_zero() { 0.0 } else { f64::from(tokens) / time.as_secs_f64() }
 }

@@ -1,5 +1,5 @@
-//! The KV cache: which block belongs to which sequence (numbers only), KV offload, and the bytes
-//! behind block numbers.
+//! The KV cache: which block belongs to which sequence, KV offload, and the bytes behind block
+//! numbers.
 
 use std::ops::Range;
 
@@ -10,31 +10,31 @@ use crate::hash::hash64;
 
 /// The KV block allocator with its prefix cache. Knows sequences and block numbers, never bytes.
 ///
-/// A sequence has a length (positions that were written and kept) and blocks reserved past it. A
-/// step is `reserve`, run the tokens, `commit` those that stay.
+/// A sequence has a length, the number of its committed positions, and blocks reserved past it. A
+/// step reserves positions, runs their tokens, and commits those that stay.
 pub trait KvPool: Send {
-    /// Starts a sequence. Returns how many leading positions of `prompt` are already cached (never
-    /// all: the last token's logits are needed); the sequence's length starts there.
+    /// Starts a sequence. Returns how many leading positions of `prompt` are already cached, which
+    /// is its length. Never all: the last token must run for its logits.
     fn open(&mut self, seq: SeqId, prompt: &[PositionKey]) -> Result<u32>;
-    /// Makes positions up to `end` writable. Appends the copies to make before anything runs
-    /// (blocks shared with others). [`crate::Error::Exhausted`] changes nothing.
+    /// Makes positions up to `end` writable. Appends the copies of shared blocks that must be made
+    /// before the step runs. [`crate::Error::Exhausted`] changes nothing.
     fn reserve(&mut self, seq: SeqId, end: u32, copies: &mut Vec<BlockCopy>) -> Result<()>;
-    /// The next `keys.len()` positions were written and stay. Blocks that leave the window are
+    /// Commits the next `keys.len()` positions, which were written. Blocks that left the window are
     /// freed.
     fn commit(&mut self, seq: SeqId, keys: &[PositionKey]);
-    /// Forgets positions from `len` on and frees the blocks past it, reserved ones included.
+    /// Removes the positions from `len` on and frees the blocks past it, reserved ones included.
     fn truncate(&mut self, seq: SeqId, len: u32);
-    /// Positions committed.
+    /// Committed positions.
     fn len(&self, seq: SeqId) -> u32;
-    /// Current blocks, reserved ones included.
+    /// Its blocks, reserved ones included.
     fn block_table(&self, seq: SeqId) -> BlockTable<'_>;
-    /// Ends a sequence. Its committed positions may stay reusable until evicted.
+    /// Ends a sequence. Its committed positions may be reused until they are evicted.
     fn close(&mut self, seq: SeqId);
-    /// Blocks that could be reserved now, evictable ones included.
+    /// Blocks that can be reserved, evictable ones included.
     fn free(&self) -> BlockCount;
     /// All blocks.
     fn total(&self) -> BlockCount;
-    /// Blocks that a lone sequence of `positions` positions needs at most at one time.
+    /// The most blocks that a sequence of `positions` positions holds at one time.
     fn worst_case(&self, positions: u32) -> BlockCount;
     /// KV offload, when the pool was built with it.
     fn offload(&mut self) -> Option<&mut dyn KvOffload>;
@@ -51,20 +51,21 @@ pub trait KvOffload {
     /// The first complete block of `prompt` that is not in the cache, and its positions. The last
     /// position of a prompt is not part of it: it runs in any case.
     fn missing(&self, prompt: &[PositionKey]) -> Option<(PrefixHash, Range<usize>)>;
-    /// Allocates the block that [`KvOffload::missing`] named; it counts as cached from now on and
-    /// the caller must load its bytes. None when no block can be freed for it.
+    /// Allocates the block that [`KvOffload::missing`] named, with a window block if `window`. It
+    /// counts as cached from now on: the caller must load its bytes. None when no block can be
+    /// freed for it.
     fn adopt(&mut self, prompt: &[PositionKey], window: bool) -> Option<PrefixBlock>;
 }
 
-/// Holds KV blocks outside the cache, found by the hash of the prefix they end. It may forget any
-/// of them.
+/// Stores KV blocks outside the cache, under the hash of the prefix they end. It may drop any of
+/// them.
 pub trait KvOffloadStore: Send + Sync {
-    /// Hash of the empty prefix. Differs between models and settings whose blocks differ.
+    /// Hash of the empty prefix. It differs between models and settings whose blocks differ.
     fn root(&self) -> PrefixHash;
-    /// Stores the bytes of a block. Returns at once; what comes faster than it can be written is
-    /// dropped.
+    /// Stores the bytes of a block. Returns at once; blocks that come faster than they can be
+    /// written are dropped.
     fn put(&self, hash: PrefixHash, bytes: &[u8]);
-    /// Waits until what was put is stored.
+    /// Waits until the blocks that were put are stored.
     fn flush(&self);
     /// Replaces `out` by the bytes stored under a hash. False when there are none.
     fn get(&self, hash: PrefixHash, out: &mut Vec<u8>) -> bool;
@@ -77,7 +78,7 @@ pub struct PrefixBlock {
     pub hash: PrefixHash,
     /// Its block of the full group.
     pub full: u32,
-    /// Its block of the window group, if that is still cached.
+    /// Its block of the window group, if it is cached.
     pub window: Option<u32>,
 }
 
@@ -111,10 +112,11 @@ impl PrefixHash {
 
 /// The bytes behind block numbers, over all layers of the holder.
 pub trait KvBlocks<B: Backend> {
-    /// Makes copies; those of a group that the holder lacks are skipped.
+    /// Copies blocks; copies in a group that the holder does not have are skipped.
     fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<()>;
-    /// Appends the bytes of a block, all layers.
+    /// Appends the bytes of a block over all layers of the group.
     fn save_block(&self, group: KvGroup, block: u32, out: &mut Vec<u8>) -> Result<()>;
-    /// Takes what [`KvBlocks::save_block`] wrote from the front of `bytes`.
+    /// Reads a block from the front of `bytes`, as [`KvBlocks::save_block`] wrote it, and advances
+    /// `bytes` past it.
     fn load_block(&mut self, group: KvGroup, block: u32, bytes: &mut &[u8]) -> Result<()>;
 }

@@ -1,9 +1,9 @@
 //! The traits that crates implement and the plain data they exchange. One file per idea.
 //!
-//! Rules of the house: as few required methods as the idea needs, no default that means
-//! "unsupported", `&dyn`-friendly (except [`Backend`], which models are generic over), shapes and
-//! units in the documentation. Broken preconditions (a shape that does not fit) are bugs and
-//! panic; everything that input or hardware can cause is a [`crate::Result`].
+//! They have as few required methods as the idea needs, no default that means "unsupported", and
+//! are `dyn` compatible, except for [`Backend`], which models are generic over. Broken
+//! preconditions (a shape that does not fit) are bugs and panic; everything that input or hardware
+//! can cause is a [`crate::Result`].
 
 mod backend;
 mod chat;
@@ -14,6 +14,7 @@ mod memory;
 mod sampling;
 mod sequence;
 mod target;
+mod usage;
 mod vision;
 mod weights;
 
@@ -23,7 +24,7 @@ pub use chat::{
     PromptTemplate, Tokenizer, Tool, ToolCall,
 };
 pub use drafter::{Anchor, ContextSlice, DraftToken, Drafter};
-pub use engine::{Done, Engine, Event, FinishReason, Request, Segment, Sink, Timings, Usage};
+pub use engine::{Done, Engine, Event, FinishReason, Request, Segment, Sink};
 pub use kv::{KvBlocks, KvOffload, KvOffloadStore, KvPool, PrefixBlock, PrefixHash};
 pub use memory::{BlockBytes, Footprint, ModelSizes};
 pub use sampling::{Constraint, History, SampleRow, Sampled, Sampling, TokenMask};
@@ -34,6 +35,7 @@ pub use sequence::{
 pub use target::{
     BatchEntry, BatchInput, EmbeddingAndLmHead, LogitsRequest, PassLimits, TargetModel,
 };
+pub use usage::{Rates, Timings, Usage};
 pub use vision::{EncodeId, Patches, VisionEncoder};
 pub use weights::{
     CheckpointSpec, DrafterSpec, GenerationDefaults, LayerSpec, TensorInfo, TextSpec, TokenKind,

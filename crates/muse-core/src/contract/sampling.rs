@@ -1,11 +1,11 @@
-//! Choosing a token: sampling settings, what a sequence has said so far, masks and results.
+//! Sampling a token: settings, the tokens that penalties count, masks, results and constraints.
 
 use std::collections::HashMap;
 
 use super::sequence::Token;
 use crate::Result;
 
-/// How a request wants its tokens drawn. Order of application: penalties, logit bias, mask,
+/// Sampling settings of a request. They apply in this order: penalties, logit bias, mask,
 /// temperature, top-k, top-p, min-p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
@@ -31,7 +31,7 @@ pub struct Sampling {
 }
 
 impl Default for Sampling {
-    /// Greedy, nothing else switched on.
+    /// Greedy, everything else off.
     fn default() -> Self {
         Self {
             temperature: 0.0,
@@ -47,70 +47,72 @@ impl Default for Sampling {
     }
 }
 
-/// The tokens a sequence holds, as the penalties count them.
+/// The tokens of a sequence, as penalties count them.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// How often each token stands in the completion.
+    /// How often each token occurs in the completion.
     pub completion: HashMap<Token, u32>,
-    /// The tokens of the prompt, each once.
+    /// The tokens of the prompt.
     pub prompt: std::collections::HashSet<Token>,
 }
 
-/// Which tokens may come next: one bit a token of the vocabulary.
+/// Which tokens may be sampled: one bit per token of the vocabulary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenMask {
-    /// Bit `t % 32` of word `t / 32` allows token `t`; tokens past the end are refused.
+    /// Bit `t % 32` of word `t / 32` allows token `t`; tokens past the end are not allowed.
     pub words: Vec<u32>,
 }
 
 impl TokenMask {
-    /// Whether `token` may come next.
+    /// Whether `token` may be sampled.
     pub fn allows(&self, token: Token) -> bool {
         self.words.get(token.0 as usize / 32).is_some_and(|word| word >> (token.0 % 32) & 1 == 1)
     }
 }
 
-/// One token to choose.
+/// One token to sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleRow<'a> {
     /// Row of the logits buffer.
     pub row: usize,
     /// The request's settings.
     pub sampling: &'a Sampling,
-    /// What the sequence held when the step began.
+    /// Tokens of the sequence when the step began.
     pub history: &'a History,
-    /// Drafted tokens before this row, counted as if they were accepted.
+    /// Draft tokens before this row, which count as if they were accepted.
     pub drafted: &'a [Token],
     /// Allowed tokens; none means all.
     pub mask: Option<&'a TokenMask>,
-    /// Position that the chosen token will have, for the noise.
+    /// Position that the sampled token will have, for the noise.
     pub position: u32,
-    /// How many alternatives to report with log-probabilities; none reports no log-probability.
+    /// How many alternatives to report with their log-probabilities; none reports no
+    /// log-probability.
     pub logprobs: Option<u32>,
 }
 
-/// A chosen token.
+/// A sampled token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampled {
     /// The token.
     pub token: Token,
-    /// `ln softmax(logits)[token]` before penalties, mask and temperature; 0 when not asked for; not
-    /// a number when no score was one.
+    /// `ln softmax(logits)[token]` before penalties, mask and temperature; 0 when not requested;
+    /// NaN when all logits were.
     pub logprob: f32,
-    /// The likeliest tokens with their log-probabilities, best first, as many as asked for.
+    /// The likeliest tokens with their log-probabilities, best first, as many as requested.
     pub top: Vec<(Token, f32)>,
 }
 
-/// A grammar or a budget that decides which tokens may come. State advances only by `accept`.
+/// A grammar or a budget that decides which tokens may be sampled. Its state advances only by
+/// `accept`.
 pub trait Constraint: Send {
-    /// Writes the tokens allowed next.
+    /// Writes the tokens that may come next.
     fn mask(&mut self, out: &mut TokenMask) -> Result<()>;
-    /// Advances by a token that was chosen.
+    /// Advances by a token.
     fn accept(&mut self, token: Token) -> Result<()>;
-    /// Takes back the last `tokens` accepted ones.
+    /// Reverts the last `tokens` accepted tokens.
     fn rollback(&mut self, tokens: usize) -> Result<()>;
-    /// How many tokens of `draft` could be accepted in order. The state stays as it was.
+    /// How many leading tokens of `draft` could be accepted. The state does not change.
     fn legal_prefix(&mut self, draft: &[Token]) -> Result<usize>;
-    /// The only token that may come next, when there is just one to say.
+    /// The token that must come next, if there is only one.
     fn forced(&mut self) -> Result<Option<Token>>;
 }

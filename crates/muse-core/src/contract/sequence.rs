@@ -1,4 +1,4 @@
-//! Tokens, KV blocks and slices of sequences: what every other contract is written in.
+//! Tokens, KV blocks and slices of sequences, which all other contracts use.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ pub struct Token(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeqId(pub u64);
 
-/// Hash of what a picture shows the model: pixels after resizing, and the grid.
+/// Hash of a picture as the model sees it: pixels after resizing, and the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentHash(pub [u8; 16]);
 
-/// What stands at one position of a sequence, for prefix caching: equal keys at equal positions
-/// after equal prefixes have equal K and V.
+/// The content of one position of a sequence, for prefix caching: after equal prefixes, equal keys
+/// have equal K and V.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PositionKey {
     /// A text token.
@@ -81,15 +81,14 @@ impl<'a> BlockTable<'a> {
     }
 }
 
-/// Consecutive positions of one sequence and the KV blocks behind them. All that a model knows of
-/// a sequence.
+/// Consecutive positions of one sequence and its KV blocks: all that a model knows of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct SeqSlice<'a> {
     /// First position.
     pub start: u32,
     /// Number of positions: `start .. start + len`.
     pub len: usize,
-    /// Blocks that cover every visible position up to `start + len`.
+    /// Blocks that cover every position up to `start + len` that is attended to.
     pub blocks: BlockTable<'a>,
 }
 
@@ -123,12 +122,12 @@ pub struct BlockCopy {
     pub from: u32,
     /// Destination block.
     pub to: u32,
-    /// Leading positions that matter.
+    /// Leading positions to copy.
     pub positions: usize,
 }
 
-/// Empties a vector and returns its memory for items of another lifetime, so that steps can reuse
-/// buffers of borrowed items without allocating.
+/// Clears a vector and returns its memory for items of another lifetime, so that steps reuse
+/// vectors of borrowed items without allocating.
 pub fn recycle<A, B>(mut items: Vec<A>) -> Vec<B> {
     assert!(size_of::<A>() == size_of::<B>() && align_of::<A>() == align_of::<B>());
     items.clear();

@@ -1,4 +1,4 @@
-//! The target model: one forward pass over everybody's tokens.
+//! The target model: one forward pass over a batch of tokens of many sequences.
 
 use super::backend::Backend;
 use super::kv::KvBlocks;
@@ -8,9 +8,9 @@ use crate::Result;
 
 /// What a batch entry feeds to the model.
 pub enum BatchInput<'a, B: Backend> {
-    /// Token ids, one a position.
+    /// Token ids, one per position.
     Tokens(&'a [Token]),
-    /// Rows of finished embeddings (pictures), already normed: `buf` from `first_row` on.
+    /// Rows of finished embeddings of pictures, already normed, one per position.
     Embeds {
         /// The embeddings, `[_, hidden]`.
         buf: &'a B::Buf,
@@ -57,28 +57,28 @@ pub struct PassLimits {
     pub max_logits_rows: usize,
 }
 
-/// The target model. Holds no state of a sequence outside KV blocks: a rejected token is forgotten
-/// by never being counted, and the next token at its position overwrites it.
+/// The target model. It holds no state of a sequence outside KV blocks: a rejected token is simply
+/// not committed, and the next token at its position overwrites it.
 pub trait TargetModel<B: Backend>: EmbeddingAndLmHead<B> + KvBlocks<B> + Send {
-    /// What the model is.
+    /// Description of the model.
     fn spec(&self) -> &TextSpec;
     /// Bounds of a pass.
     fn limits(&self) -> PassLimits;
-    /// One pass over the batch: prompt chunks, decode tokens and draft blocks together, so that
-    /// weights are read once. Writes the K and V of every token into its KV block.
+    /// One pass over a batch of prompt chunks, decode tokens and draft blocks, which reads the
+    /// weights once. Writes the K and V of every token into its KV block.
     fn forward(&mut self, batch: &[BatchEntry<'_, B>]) -> Result<()>;
-    /// Requested logits of the last pass in batch order, `[requested, vocab]`, after scale and
-    /// soft cap.
+    /// Requested logits of the last pass in batch order, `[requested, vocab]`, after scale and soft
+    /// cap.
     fn logits(&self) -> &B::Buf;
-    /// Hidden states of the captured layers for every token of the last pass, in batch order, side
-    /// by side: `[tokens, captured layers · hidden]`. Empty when no layer is captured.
+    /// Outputs of the captured layers, side by side, for every token of the last pass in batch
+    /// order: `[tokens, captured layers · hidden]`. Empty when no layer is captured.
     fn captured_hidden(&self) -> &B::Buf;
 }
 
 /// The embedding and LM head of the target model, which a drafter borrows.
 pub trait EmbeddingAndLmHead<B: Backend> {
-    /// RAW embedding rows, without the norm: `out[i] = E[ids[i]]`.
+    /// Embedding rows without the norm behind them: `out[i] = E[ids[i]]`.
     fn embed(&self, ids: &[Token], out: &mut B::Buf) -> Result<()>;
-    /// RAW LM head, without scale and soft cap: `[rows, hidden]` to `[rows, vocab]`.
+    /// The LM head without scale and soft cap: `[rows, hidden]` to `[rows, vocab]`.
     fn lm_head(&self, hidden: &B::Buf, rows: usize, logits: &mut B::Buf) -> Result<()>;
 }

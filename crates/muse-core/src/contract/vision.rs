@@ -1,10 +1,10 @@
-//! Pictures and video to embedding rows, a slice of work at a time.
+//! Encoding of pictures and video into embedding rows, in slices of work.
 
 use super::backend::Backend;
 use super::sequence::ContentHash;
 use crate::Result;
 
-/// A picture cut into patches, ready for the tower.
+/// A picture or video as patches, the input of the vision tower.
 #[derive(Clone, Debug)]
 pub struct Patches {
     /// `[frames, grid_rows · grid_cols, patch vector]`, patch vectors laid out (t, c, y, x).
@@ -15,7 +15,7 @@ pub struct Patches {
     pub grid_rows: usize,
     /// Patches across.
     pub grid_cols: usize,
-    /// Identity for caching.
+    /// Key for prefix caching.
     pub hash: ContentHash,
 }
 
@@ -25,11 +25,11 @@ pub struct EncodeId(pub u64);
 
 /// The vision tower and projector.
 pub trait VisionEncoder<B: Backend>: Send {
-    /// Embedding rows that these patches become. Known before any work.
+    /// Number of embedding rows of these patches, known before they are encoded.
     fn rows(&self, patches: &Patches) -> usize;
-    /// Starts a picture.
+    /// Starts encoding.
     fn begin(&mut self, patches: Patches) -> Result<EncodeId>;
-    /// Runs a slice of layers, so that streams never stall. `Some` are the finished rows
-    /// `[rows, hidden]`, already normed.
+    /// Runs some layers, so that other requests are not held up. Returns the finished rows
+    /// `[rows, hidden]`, already normed, once they are.
     fn advance(&mut self, id: EncodeId) -> Result<Option<B::Buf>>;
 }

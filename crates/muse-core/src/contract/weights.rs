@@ -1,11 +1,11 @@
-//! A checkpoint as the models see it: one naming, one layout, whatever the file was.
+//! A checkpoint as models see it: one naming and one layout for every file format.
 
 use std::borrow::Cow;
 
 use crate::Result;
 use crate::quant::Format;
 
-/// A checkpoint: a HuggingFace folder or GGUF files, behind one naming and one layout.
+/// A checkpoint, a HuggingFace folder or GGUF files, behind one naming and one layout.
 ///
 /// Names are the GGUF ones (`blk.3.attn_q.weight`). The layout is the reference's: weights of the
 /// four layer norms are the factor itself (1 + w of a HuggingFace file); q and k rows of the text
@@ -14,9 +14,9 @@ use crate::quant::Format;
 /// holding the factor 3.87; a fused `attn_qkv` is three tensors; `v.patch_embd.weight` has the
 /// two temporal halves side by side when the file keeps them apart.
 pub trait WeightSource: Send + Sync {
-    /// What the checkpoint holds.
+    /// The models that the checkpoint holds.
     fn spec(&self) -> &CheckpointSpec;
-    /// How the checkpoint says to sample and where to stop.
+    /// Its defaults for sampling and its stop tokens.
     fn generation(&self) -> &GenerationDefaults;
     /// The vocabulary, if the checkpoint has one.
     fn vocabulary(&self) -> Result<Option<Vocabulary>>;
@@ -25,17 +25,17 @@ pub trait WeightSource: Send + Sync {
     /// A tensor's bytes. [`crate::Error::Corrupt`] names the file and the tensor when it is
     /// missing.
     fn weight(&self, name: &str) -> Result<WeightView<'_>>;
-    /// Says which state of which files the tensors come from, by names, sizes and times of change:
-    /// while it is the same, the bytes are. None when only the bytes themselves can tell.
+    /// Names the files and their state (size and time of change): while it is equal, so are the
+    /// tensors. None when only the bytes themselves can tell.
     fn stamp(&self) -> Option<String> {
         None
     }
-    /// A tensor has been taken over: memory that its bytes hold may be given back. It can still be
-    /// asked for. Sources whose bytes are in memory in any case do nothing.
+    /// A tensor was loaded: memory that holds its bytes may be released. It can be read again.
+    /// Sources that keep their bytes in memory do nothing.
     fn release(&self, _name: &str) {}
 }
 
-/// What kinds of model a checkpoint holds; a HuggingFace target folder holds text and vision.
+/// The models of a checkpoint; a HuggingFace target folder holds text and vision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckpointSpec {
     /// The text model.
@@ -59,30 +59,30 @@ pub struct TextSpec {
     pub kv_heads: usize,
     /// Width of a head; `heads · head_dim` need not be `hidden`.
     pub head_dim: usize,
-    /// Rows of the embedding and the head.
+    /// Rows of the embedding and of the LM head.
     pub vocab: usize,
-    /// One entry a layer.
+    /// One entry per layer.
     pub layers: Vec<LayerSpec>,
-    /// Of every norm but the post norms.
+    /// Epsilon of every norm but the post norms.
     pub norm_eps: f32,
-    /// Of the norms after attention and after the feed-forward.
+    /// Epsilon of the norms after attention and after the feed-forward.
     pub post_norm_eps: f32,
     /// Base of the rotary frequencies.
     pub rope_theta: f32,
-    /// Factor on the head's output.
+    /// Factor on the output of the LM head.
     pub logit_scale: f32,
-    /// Soft cap of the logits; none when the file says 0.
+    /// Soft cap of the logits; none when the file has 0.
     pub logit_softcap: Option<f32>,
     /// The most positions.
     pub max_positions: usize,
-    /// Token that stands for a row of a picture.
+    /// Placeholder token of a picture's embedding row.
     pub image_token: Option<u32>,
 }
 
-/// One layer. Two independent switches.
+/// One layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerSpec {
-    /// Positions a query sees, itself included; none sees all.
+    /// Positions that a query attends to, its own included; none means all.
     pub window: Option<u32>,
     /// Whether q and k are rotated.
     pub rope: bool,
@@ -103,17 +103,17 @@ pub struct DrafterSpec {
     pub head_dim: usize,
     /// Layers.
     pub layers: usize,
-    /// Of every norm.
+    /// Epsilon of every norm.
     pub norm_eps: f32,
     /// Base of the rotary frequencies; all layers rotate.
     pub rope_theta: f32,
-    /// Farthest distance a query sees, inclusive.
+    /// Largest distance that a query attends to, inclusive.
     pub reach: u32,
     /// Tokens of a draft block, the anchor included.
     pub draft_block: usize,
     /// Fills the draft block behind the anchor.
     pub mask_token: u32,
-    /// Layers of the target whose OUTPUT it reads, from 0.
+    /// Layers of the target model, from 0, whose output it reads.
     pub target_layers: Vec<usize>,
 }
 
@@ -126,30 +126,30 @@ pub struct VisionSpec {
     pub ffn: usize,
     /// Heads.
     pub heads: usize,
-    /// Whether each layer sees the whole picture (else its window).
+    /// Whether each layer attends to the whole picture, else to its window.
     pub full_layers: Vec<bool>,
     /// Side of a patch in pixels.
     pub patch: usize,
     /// Frames of a patch.
     pub temporal: usize,
-    /// Side of the square of patches that becomes one row.
+    /// Side of the square of patches that becomes one embedding row.
     pub merge: usize,
     /// Sides of the position table, down and across; windows have the same size.
     pub table: (usize, usize),
-    /// Of every layer norm.
+    /// Epsilon of every layer norm.
     pub norm_eps: f32,
     /// Base of the rotary frequencies.
     pub rope_theta: f32,
-    /// Width between the projector's layers.
+    /// Hidden width of the projector.
     pub projector: usize,
-    /// Width of the rows that come out.
+    /// Width of the embedding rows.
     pub out: usize,
 }
 
-/// How a checkpoint says to sample; `None` where it says nothing.
+/// Sampling defaults of a checkpoint; `None` where it has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationDefaults {
-    /// 0 when the file says not to sample.
+    /// 0 when the file switches sampling off.
     pub temperature: Option<f32>,
     /// See [`super::Sampling::top_k`].
     pub top_k: Option<u32>,
@@ -159,11 +159,11 @@ pub struct GenerationDefaults {
     pub min_p: Option<f32>,
     /// See [`super::Sampling::repetition_penalty`].
     pub repetition_penalty: Option<f32>,
-    /// Tokens that end a turn.
+    /// Tokens that end an answer.
     pub stop: Vec<u32>,
 }
 
-/// The vocabulary as plain data.
+/// A vocabulary as plain data.
 #[derive(Clone, Debug)]
 pub enum Vocabulary {
     /// A HuggingFace `tokenizer.json`.
@@ -186,11 +186,11 @@ pub enum Vocabulary {
 /// What a token of a GGUF vocabulary is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// A piece of text.
+    /// Part of a text.
     Normal,
-    /// A mark of the protocol.
+    /// A special token.
     Control,
-    /// A piece that is never merged.
+    /// Part of a text that is never split or merged.
     UserDefined,
     /// Unknown, unused or byte.
     Other,
@@ -209,7 +209,7 @@ pub struct TensorInfo {
     pub cols: usize,
 }
 
-/// A tensor's bytes: row-major `[rows, cols]`, rows in whole blocks of the format.
+/// A tensor's bytes: row-major `[rows, cols]`, rows in whole quant blocks of the format.
 #[derive(Clone, Debug)]
 pub struct WeightView<'a> {
     /// Canonical name.
@@ -218,9 +218,9 @@ pub struct WeightView<'a> {
     pub format: Format,
     /// Rows.
     pub rows: usize,
-    /// Width of a row, a multiple of the format's block.
+    /// Width of a row, a multiple of the format's quant block.
     pub cols: usize,
-    /// The bytes; owned where the layout had to change.
+    /// The bytes; owned where the layout had to be changed.
     pub bytes: Cow<'a, [u8]>,
 }
 

@@ -10,7 +10,7 @@ use muse_atem::request::{NO_PARAMETERS, ToolChoice, check_calls, check_tool_name
 use muse_core::contract::{
     Content, Conversation, Message, Part, PromptPart, Sampled, Token, Tokenizer,
 };
-use muse_core::contract::{Tool, ToolCall};
+use muse_core::contract::{Rates, Tool, ToolCall};
 use muse_proto::v1::{self, FinishReason, ReasoningStrength, Role, ToolMode, finish::Matched};
 use tonic::Status;
 
@@ -286,14 +286,15 @@ pub(super) fn call(call: ToolCall) -> v1::ToolCall {
 
 pub(super) fn usage(spent: Spent) -> v1::Usage {
     let (usage, timings) = (&spent.usage, &spent.timings);
+    let rates = Rates::of([(usage, timings)]);
     let told = v1::Timings {
         queued_seconds: timings.queued.as_secs_f64(),
         prefill_seconds: timings.prefill.as_secs_f64(),
         decode_seconds: timings.decode.as_secs_f64(),
-        tokens_per_second: usage.tokens_per_second(timings),
-        prefill_tokens_per_second: usage.prefill_tokens_per_second(timings),
-        ar_decode_tokens_per_second: usage.ar_decode_tokens_per_second(timings),
-        accepted_drafts_per_verify: spent.accepted_per_verify(),
+        tokens_per_second: rates.tokens_per_second,
+        prefill_tokens_per_second: rates.prefill_tokens_per_second,
+        ar_decode_tokens_per_second: rates.ar_decode_tokens_per_second,
+        accepted_drafts_per_verify: rates.accepted_drafts_per_verify,
     };
     v1::Usage {
         prompt_tokens: usage.prompt,

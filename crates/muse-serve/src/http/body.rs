@@ -1,8 +1,8 @@
 //! Answers as OpenAI's chat completions: whole, and in chunks.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use muse_core::contract::{Sampled, Token, Tokenizer, ToolCall};
+use muse_core::contract::{Rates, Sampled, Timings, Token, Tokenizer, ToolCall};
 use serde_json::{Value, json};
 
 use crate::service::{ChatEvent, End, Spent};
@@ -164,27 +164,17 @@ fn usage(spent: &[Spent]) -> Value {
     })
 }
 
-/// Times and rates. Answers run side by side: the longest time counts, and the tokens of all.
+/// Times and rates of all answers together. Times are the longest of each.
 fn timings(spent: &[Spent]) -> Value {
-    let longest = |time: fn(&Spent) -> Duration| spent.iter().map(time).max().unwrap_or_default();
-    let sum = |count: fn(&Spent) -> u32| spent.iter().map(count).sum::<u32>();
-    let rate = |tokens: u32, time: Duration| {
-        if time.is_zero() { 0.0 } else { f64::from(tokens) / time.as_secs_f64() }
-    };
-    let decode = longest(|s| s.timings.decode);
-    let prefill = longest(|s| s.timings.prefill);
-    let after_first = sum(|s| s.usage.completion.saturating_sub(1));
-    let verifies: usize = spent.iter().map(|s| s.usage.accepted.len()).sum();
-    let accepted = sum(|s| s.usage.accepted.iter().sum());
-    let prefilled = spent.first().map_or(0, |s| s.usage.prompt - s.usage.cached);
+    let longest = spent.iter().map(|s| s.timings).fold(Timings::default(), Timings::max);
+    let rates = Rates::of(spent.iter().map(|s| (&s.usage, &s.timings)));
     json!({
-        "queued_seconds": longest(|s| s.timings.queued).as_secs_f64(),
-        "prefill_seconds": prefill.as_secs_f64(),
-        "decode_seconds": decode.as_secs_f64(),
-        "tokens_per_second": rate(sum(|s| s.usage.completion), longest(|s| s.timings.total())),
-        "prefill_tps": rate(prefilled, prefill),
-        "ar_decode_tokens_per_second": rate(after_first, decode),
-        "accepted_drafts_per_verify":
-            if verifies == 0 { 0.0 } else { f64::from(accepted) / verifies as f64 },
+        "queued_seconds": longest.queued.as_secs_f64(),
+        "prefill_seconds": longest.prefill.as_secs_f64(),
+        "decode_seconds": longest.decode.as_secs_f64(),
+        "tokens_per_second": rates.tokens_per_second,
+        "prefill_tps": rates.prefill_tokens_per_second,
+        "ar_decode_tokens_per_second": rates.ar_decode_tokens_per_second,
+        "accepted_drafts_per_verify": rates.accepted_drafts_per_verify,
     })
 }

@@ -49,15 +49,6 @@ pub struct Spent {
     pub timings: Timings,
 }
 
-impl Spent {
-    /// Draft tokens kept per verify that carried drafts; 0 when none did.
-    pub fn accepted_per_verify(&self) -> f64 {
-        let accepted = &self.usage.accepted;
-        let kept: u64 = accepted.iter().copied().map(u64::from).sum();
-        if accepted.is_empty() { 0.0 } else { kept as f64 / accepted.len() as f64 }
-    }
-}
-
 /// Why a completion ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {

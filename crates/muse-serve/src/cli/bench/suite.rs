@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use muse_core::contract::{Conversation, FinishReason, Message, Part, Token};
+use muse_core::contract::{Conversation, FinishReason, Message, Part, Rates, Token};
 use muse_serve::App;
 use muse_serve::runtime::{ContentHashes, LoadOptions};
 use muse_serve::service::{Gate, Service};
@@ -114,13 +114,14 @@ fn mode(completion: &Completion) -> Result<Mode> {
         bail!("{} rows of a prompt came from the cache, which was to be empty", usage.cached);
     }
     let count = completion.tokens.len();
+    let rates = Rates::of([(usage, &completion.done.timings)]);
     Ok(Mode {
         tokens: count,
         stopped: matches!(completion.done.reason, FinishReason::Stop(_)),
         decode: completion.rate(count),
         first_100: completion.rate(100),
-        full: usage.tokens_per_second(&completion.done.timings),
-        prefill: usage.prefill_tokens_per_second(&completion.done.timings),
+        full: rates.tokens_per_second,
+        prefill: rates.prefill_tokens_per_second,
         accepted: usage.accepted.clone(),
     })
 }
