@@ -70,7 +70,7 @@ fn flags_and_variables_are_known() {
             }
         }
     }
-    for used in ["--grpc", "--http", "--drain", "--parallel", "MUSE_MODEL"] {
+    for used in ["--grpc", "--http", "--drain", "--kv-disk", "MUSE_MODEL"] {
         assert!(seen.contains(used), "{used} was not found: the test misses lines of the files");
     }
 }
@@ -95,6 +95,22 @@ fn drains_end_before_the_kill() {
             "{name}: drains for {drain} s of {patience} s, after {before} s of preStop"
         );
     }
+}
+
+/// Everything else of the file system is read-only.
+#[test]
+fn kv_blocks_go_to_a_folder_that_the_server_may_write() {
+    for (name, folder, mount) in [
+        ("muse.service", "%S/muse/", "StateDirectory=muse\n"),
+        ("compose.yaml", "/var/lib/muse/", "state:/var/lib/muse\n"),
+        ("kubernetes.yaml", "/var/lib/muse/", "mountPath: /var/lib/muse }"),
+    ] {
+        let text = settings(name);
+        let (_, argument) = text.split_once("--kv-disk").expect("the flag");
+        assert!(argument[1..].starts_with(folder), "{name}: {argument}");
+        assert!(text.contains(mount), "{name}: mounts nothing at {folder}");
+    }
+    assert!(settings("Dockerfile").contains("install -d -o 65534 -g 65534 /var/lib/muse"));
 }
 
 struct Server(Child);
