@@ -1,8 +1,9 @@
 //! Encodes values in a format, by least squares where the format is quantized. Only formats that
 //! files are commonly written in have an encoder.
 
+use super::format::Format;
 use super::least_squares::inverse;
-use super::{Format, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0};
+use super::{q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0};
 
 /// The smallest weight of a value in a fit.
 const MIN_WEIGHT: f32 = 1e-4;

@@ -46,7 +46,7 @@ impl Groups {
     }
 
     /// Rounds the fits to six-bit scales and minimums, to the neighbours with the least error.
-    /// Returns that error beside them.
+    /// Returns that error and them.
     fn quantize<'a>(
         d: f16,
         dmin: f16,

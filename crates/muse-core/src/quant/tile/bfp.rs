@@ -4,7 +4,7 @@
 //! `value = ± magnitude · 2^(exponent − 127 − (bits − 1))`. Encoding equals
 //! Tenstorrent's host packer bit for bit; the device's own packer rounds ties differently.
 
-use super::{FACE, VALUES};
+use super::geometry::{FACE, VALUES};
 
 /// Values that share an exponent.
 const GROUP: usize = FACE;
@@ -62,7 +62,7 @@ impl Bfp {
         }
     }
 
-    /// The byte behind the exponents that holds value `i`, and the bit it begins at.
+    /// The byte after the exponents that holds value `i`, and the bit at which the value begins.
     const fn position(self, i: usize) -> (usize, usize) {
         let per_byte = self.values_per_byte();
         (i / per_byte, i % per_byte * (8 / per_byte))

@@ -6,15 +6,10 @@
 //! zeros.
 
 mod bfp;
+mod geometry;
 
 pub use bfp::Bfp;
-
-/// Rows and columns of a tile.
-pub const SIDE: usize = 32;
-/// Values of a tile.
-pub const VALUES: usize = SIDE * SIDE;
-/// Rows and columns of a face.
-pub const FACE: usize = SIDE / 2;
+pub use geometry::{FACE, SIDE, VALUES, index_in_tile};
 
 /// How the values of a tile are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,12 +134,6 @@ impl TileFormat {
     }
 }
 
-/// Index of the value at `row`, `col` among the values of a tile.
-pub const fn index_in_tile(row: usize, col: usize) -> usize {
-    let face = row / FACE * 2 + col / FACE;
-    (face * FACE + row % FACE) * FACE + col % FACE
-}
-
 fn put<const B: usize>(values: &[f32], bytes: &mut [u8], encode: impl Fn(f32) -> [u8; B]) {
     for (word, &value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {
         *word = encode(value);
@@ -160,15 +149,6 @@ fn take<const B: usize>(bytes: &[u8], values: &mut [f32], decode: impl Fn([u8; B
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_are_in_face_order() {
-        let found = [(0, 0), (0, 15), (0, 16), (1, 0), (15, 31), (16, 0), (31, 31)];
-        assert_eq!(
-            found.map(|(row, col)| index_in_tile(row, col)),
-            [0, 15, 256, 16, 511, 512, 1023]
-        );
-    }
 
     #[test]
     fn untilize_inverts_tilize_for_any_shape() {
