@@ -42,7 +42,7 @@ fn options() -> Options {
                     let (n, k) = shape.split_once('x')?;
                     Some((n.parse().ok()?, k.parse().ok()?))
                 });
-                options.shape = shape.expect("--shape wants NxK");
+                options.shape = shape.expect("--shape needs NxK");
             }
             name => options.formats.extend(Format::ALL.iter().filter(|f| f.name() == name)),
         }

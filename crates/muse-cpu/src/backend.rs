@@ -157,7 +157,7 @@ impl Backend for Cpu {
         Weight::bytes_for(format, rows, cols, self.isa, self.exact) as u64
     }
 
-    /// Memory that can be allocated without swapping, where the system tells (Linux).
+    /// Memory that can be allocated without swapping; known on Linux.
     fn free_memory(&self) -> Result<Option<u64>> {
         Ok(available_memory())
     }
@@ -324,7 +324,7 @@ impl Backend for Cpu {
     }
 }
 
-/// Bytes of memory that can be allocated without swapping; `None` where the system does not tell.
+/// Bytes of memory that can be allocated without swapping; `None` where it is not known.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -23,7 +23,7 @@ pub mod add {
     super::per_isa!(super::Binary = fn(x: &mut [f32], y: &[f32]), super::add_loop);
 }
 
-/// Scaling and the softcap, as [`Softcap`](super::Softcap) defines it.
+/// Scaling and the softcap.
 pub mod softcap {
     super::per_isa!(super::Softcap = fn(x: &mut [f32], scale: f32, cap: f32), super::softcap_loop);
 }

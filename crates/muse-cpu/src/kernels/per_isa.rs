@@ -6,7 +6,7 @@
 macro_rules! per_isa {
     ($kernel:ty = fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?, $body:path) => {
         /// The kernel for an instruction set.
-        pub fn select(isa: $crate::kernels::Isa) -> $kernel {
+        pub fn select(isa: $crate::kernels::isa::Isa) -> $kernel {
             #[cfg(target_arch = "x86_64")]
             fn avx2($($arg: $ty),*) $(-> $out)? {
                 #[target_feature(enable = "avx2,fma,f16c")]
@@ -28,23 +28,23 @@ macro_rules! per_isa {
                 unsafe { compiled($($arg),*) }
             }
             match isa.level() {
-                $crate::kernels::Level::Scalar => $body,
+                $crate::kernels::isa::Level::Scalar => $body,
                 #[cfg(target_arch = "x86_64")]
-                $crate::kernels::Level::Avx2 => avx2,
+                $crate::kernels::isa::Level::Avx2 => avx2,
                 #[cfg(target_arch = "x86_64")]
-                $crate::kernels::Level::Avx512
-                | $crate::kernels::Level::Vnni
-                | $crate::kernels::Level::Bf16 => avx512,
+                $crate::kernels::isa::Level::Avx512
+                | $crate::kernels::isa::Level::Vnni
+                | $crate::kernels::isa::Level::Bf16 => avx512,
                 // Every 64-bit ARM CPU has NEON: plain loops are compiled for it anyway.
                 #[cfg(target_arch = "aarch64")]
-                $crate::kernels::Level::Neon | $crate::kernels::Level::Dotprod => $body,
+                $crate::kernels::isa::Level::Neon | $crate::kernels::isa::Level::Dotprod => $body,
             }
         }
 
         /// Every kernel that this CPU can run, with the name of its instruction set; the first is
         /// the definition.
         pub fn variants() -> impl Iterator<Item = (&'static str, $kernel)> {
-            $crate::kernels::Isa::available().iter().map(|&isa| (isa.name(), select(isa)))
+            $crate::kernels::isa::Isa::available().iter().map(|&isa| (isa.name(), select(isa)))
         }
     };
 }

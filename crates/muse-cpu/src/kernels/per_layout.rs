@@ -6,11 +6,11 @@
 macro_rules! per_layout {
     ($kernel:ty, $function:ident) => {
         /// The kernel for an instruction set and a layout of the stored rows.
-        pub fn select(isa: $crate::kernels::Isa, layout: $crate::layout::Layout) -> $kernel {
-            use $crate::kernels::Level;
+        pub fn select(isa: $crate::kernels::isa::Isa, layout: $crate::layout::Layout) -> $kernel {
+            use $crate::kernels::isa::Level;
             use $crate::layout::Layout;
 
-            fn compiled<const LAYOUT: u8>(isa: $crate::kernels::Isa) -> $kernel {
+            fn compiled<const LAYOUT: u8>(isa: $crate::kernels::isa::Isa) -> $kernel {
                 match isa.level() {
                     Level::Scalar => scalar::$function::<LAYOUT>,
                     #[cfg(target_arch = "x86_64")]
@@ -34,7 +34,7 @@ macro_rules! per_layout {
         pub fn variants(
             layout: $crate::layout::Layout,
         ) -> impl Iterator<Item = (&'static str, $kernel)> {
-            let all = $crate::kernels::Isa::available().iter();
+            let all = $crate::kernels::isa::Isa::available().iter();
             all.map(move |&isa| (isa.name(), select(isa, layout)))
         }
     };

@@ -1,5 +1,6 @@
 //! The peak rates of the machine, measured: the upper bounds that kernels are compared with.
 
+mod round;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -15,11 +16,8 @@ use crate::aligned::Aligned;
 use crate::kernels::Level;
 use crate::kernels::{Isa, read_memory};
 use crate::pool::{cannot_start, check_threads};
+use round::f32_plain;
 
-/// Steps of a round of arithmetic.
-const STEPS: usize = 20_000;
-/// Independent accumulators, so that the latency of an instruction does not limit its rate.
-const CHAINS: usize = 12;
 /// Words per thread, several times the size of caches, and words of a round, so few that some
 /// rounds are not interrupted.
 const WORDS: usize = 24 << 20;
@@ -91,18 +89,6 @@ fn rounds(isa: Isa) -> Rounds {
         Level::Avx2 => Rounds { int8: None, bf16: None, f32: x86::f32_avx2 },
         _ => Rounds { int8: None, bf16: None, f32: f32_plain },
     }
-}
-
-/// Multiply-adds in single precision, as the compiler vectorizes them for the target.
-fn f32_plain() -> usize {
-    let (factor, mut sums) = (black_box(0.5_f32), [0.0_f32; 4 * CHAINS]);
-    for _ in 0..STEPS {
-        for sum in &mut sums {
-            *sum = *sum * factor + factor;
-        }
-    }
-    black_box(sums);
-    2 * STEPS * sums.len()
 }
 
 /// The best rate of rounds that all threads run at the same time, the same number of rounds for

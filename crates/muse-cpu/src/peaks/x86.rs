@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::hint::black_box;
 
-use super::{CHAINS, STEPS};
+use super::round::{CHAINS, STEPS};
 
 /// Dot products of bytes.
 pub(super) fn int8() -> usize {

@@ -58,10 +58,10 @@ fn quantized(layout: Int8Layout, x: &[f32], k: usize) -> Vec<i32> {
     words
 }
 
-/// PackedLayout loses nothing: rows come back in the bits of the file's decoder, NaN and infinite
+/// Packing loses nothing: packed rows decode to the bits of the format's decoder, NaN and infinite
 /// scales included.
 #[test]
-fn packed_rows_decode_as_the_file_does() {
+fn packed_rows_decode_as_the_format_does() {
     for (packed, layout) in int8_formats() {
         let block = layout.block;
         let format = packed.format;

@@ -5,16 +5,14 @@
 use std::marker::PhantomData;
 
 use super::layout::{GroupParam, MAX_GROUP_PAIRS, PackedLayout, STEP};
+use super::panel::VECTOR_BYTES;
 
 /// Unpacks a panel into `out`, which must have at least [`bytes`] bytes.
 pub(crate) type Unpack = fn(panel: &[u8], out: &mut [u8]);
 
-/// Bytes of a vector.
-const VECTOR: usize = 64;
-
 /// An upper bound of the bytes of an unpacked panel of rows of `k` values, for any layout.
 pub(crate) fn bytes(k: usize) -> usize {
-    k / STEP * (8 + 2) * VECTOR + k / 256 * (MAX_GROUP_PAIRS + 1) * VECTOR
+    k / STEP * (8 + 2) * VECTOR_BYTES + k / 256 * (MAX_GROUP_PAIRS + 1) * VECTOR_BYTES
 }
 
 /// Blocks that [`unpack`] wrote.
@@ -24,7 +22,7 @@ impl<L: PackedLayout> Unpacked<L> {
     /// Vectors of scales of a step, unless scales are integers.
     const SCALES: usize = if L::INTEGER_SCALES { 0 } else { STEP / L::GROUP };
     /// Bytes of a step: quants, scales.
-    const STEP_BYTES: usize = (8 + Self::SCALES) * VECTOR;
+    const STEP_BYTES: usize = (8 + Self::SCALES) * VECTOR_BYTES;
     /// Pairs of groups of a block; 0 where a block is one group.
     const PAIRS: usize = L::BLOCK / L::GROUP / 2;
     /// Offsets of integer scales and of minimums in a block: the integers of all pairs, the factor.
@@ -33,7 +31,7 @@ impl<L: PackedLayout> Unpacked<L> {
     /// Bytes of a block.
     const BLOCK_BYTES: usize = Self::MINIMUMS_AT + Self::param_bytes(GroupParam::Minimum);
 
-    /// Whether a block stores a parameter behind its steps.
+    /// Whether a block stores a parameter after its steps.
     const fn has(param: GroupParam) -> bool {
         match param {
             GroupParam::Scale => L::INTEGER_SCALES,
@@ -42,7 +40,7 @@ impl<L: PackedLayout> Unpacked<L> {
     }
 
     const fn param_bytes(param: GroupParam) -> usize {
-        Self::has(param) as usize * (Self::PAIRS + 1) * VECTOR
+        Self::has(param) as usize * (Self::PAIRS + 1) * VECTOR_BYTES
     }
 
     const fn at(param: GroupParam) -> usize {
@@ -74,7 +72,7 @@ mod x86 {
         unsafe fn quant_vectors(block: &[u8], step: usize) -> QuantVectors {
             let mut quants = [_mm512_setzero_si512(); 8];
             for (q, quants) in quants.iter_mut().enumerate() {
-                *quants = load_vector(block, step * Self::STEP_BYTES + VECTOR * q);
+                *quants = load_vector(block, step * Self::STEP_BYTES + VECTOR_BYTES * q);
             }
             quants
         }
@@ -84,7 +82,7 @@ mod x86 {
         unsafe fn scale_vectors(block: &[u8], step: usize) -> [__m512; 2] {
             let mut scales = [_mm512_setzero_ps(); 2];
             for (group, scale) in scales.iter_mut().take(Self::SCALES).enumerate() {
-                let at = step * Self::STEP_BYTES + VECTOR * (8 + group);
+                let at = step * Self::STEP_BYTES + VECTOR_BYTES * (8 + group);
                 *scale = _mm512_castsi512_ps(load_vector(block, at));
             }
             scales
@@ -93,13 +91,13 @@ mod x86 {
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
         unsafe fn integer_pair_vector(block: &[u8], param: GroupParam, pair: usize) -> __m512i {
-            load_vector(block, Self::at(param) + VECTOR * pair)
+            load_vector(block, Self::at(param) + VECTOR_BYTES * pair)
         }
 
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
         unsafe fn block_factor_vector(block: &[u8], param: GroupParam) -> __m512 {
-            _mm512_castsi512_ps(load_vector(block, Self::at(param) + VECTOR * Self::PAIRS))
+            _mm512_castsi512_ps(load_vector(block, Self::at(param) + VECTOR_BYTES * Self::PAIRS))
         }
     }
 
@@ -121,13 +119,13 @@ mod x86 {
                 // so it runs only where the CPU has them.
                 let quants = unsafe { L::quant_vectors(block, step) };
                 for (q, quants) in quants.into_iter().enumerate() {
-                    store(out, at + VECTOR * q, quants);
+                    store(out, at + VECTOR_BYTES * q, quants);
                 }
                 if !L::INTEGER_SCALES {
                     // SAFETY: as above.
                     let scales = unsafe { L::scale_vectors(block, step) };
                     for (group, scale) in scales[..Unpacked::<L>::SCALES].iter().enumerate() {
-                        store(out, at + VECTOR * (8 + group), _mm512_castps_si512(*scale));
+                        store(out, at + VECTOR_BYTES * (8 + group), _mm512_castps_si512(*scale));
                     }
                 }
             }
@@ -137,11 +135,11 @@ mod x86 {
                     for pair in 0..pairs {
                         // SAFETY: as above.
                         let integers = unsafe { L::integer_pair_vector(block, param, pair) };
-                        store(out, at + VECTOR * pair, integers);
+                        store(out, at + VECTOR_BYTES * pair, integers);
                     }
                     // SAFETY: as above.
                     let factor = unsafe { L::block_factor_vector(block, param) };
-                    store(out, at + VECTOR * pairs, _mm512_castps_si512(factor));
+                    store(out, at + VECTOR_BYTES * pairs, _mm512_castps_si512(factor));
                 }
             }
         }
@@ -150,7 +148,8 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn store(out: &mut [u8], at: usize, vector: __m512i) {
-        let out: &mut [u8; VECTOR] = (&mut out[at..at + VECTOR]).try_into().expect("64 bytes");
+        let out: &mut [u8; VECTOR_BYTES] =
+            (&mut out[at..at + VECTOR_BYTES]).try_into().expect("64 bytes");
         // SAFETY: the array has 64 bytes.
         unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), vector) };
     }

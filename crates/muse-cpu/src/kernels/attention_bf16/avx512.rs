@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use muse_core::contract::KV_BLOCK_SIZE;
 
-use super::{LANES, PAIR_BYTES};
+use super::layout::{LANES, PAIR_BYTES};
 use crate::kernels::math;
 use crate::kernels::simd::avx512::{as_bf16_pairs, load_vector};
 use crate::kernels::softmax::SoftmaxState;
@@ -93,7 +93,7 @@ fn score_tile<const R: usize>(
         for (words, q) in words.iter_mut().zip(q.chunks_exact(dim)) {
             let vectors = q[first..dim.min(first + COLS)].as_chunks::<LANES>().0;
             for (words, q) in words.as_chunks_mut().0.iter_mut().zip(vectors) {
-                // SAFETY: there are 16 values.
+                // SAFETY: the slice has 16 values.
                 store_bf16(unsafe { _mm512_loadu_ps(q.as_ptr()) }, words);
             }
         }
@@ -111,7 +111,7 @@ fn score_tile<const R: usize>(
     }
     for (scores, sums) in scores.chunks_exact_mut(KV_BLOCK_SIZE).zip(sums) {
         for (scores, sum) in scores.chunks_exact_mut(LANES).zip(sums) {
-            // SAFETY: there is room for 16 values.
+            // SAFETY: the destination has 16 values.
             unsafe { _mm512_storeu_ps(scores.as_mut_ptr(), sum) };
         }
     }
@@ -262,7 +262,7 @@ fn columns<const R: usize, const C: usize>(
     for r in 0..R {
         for c in 0..C {
             let to = &mut out[r * dim + col + c * LANES..][..LANES];
-            // SAFETY: the slice has room for 16 values.
+            // SAFETY: the slice has 16 values.
             unsafe { _mm512_storeu_ps(to.as_mut_ptr(), sums[r][c]) };
         }
     }
@@ -308,6 +308,6 @@ fn store_bf16(x: __m512, words: &mut [i32; LANES / 2]) {
     let rounded = _mm512_cvtneps_pbh(x);
     // SAFETY: both are 32 bytes of which every pattern is a value.
     let words_of_pairs: __m256i = unsafe { std::mem::transmute(rounded) };
-    // SAFETY: there is room for 8 words.
+    // SAFETY: the destination has 8 words.
     unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), words_of_pairs) };
 }

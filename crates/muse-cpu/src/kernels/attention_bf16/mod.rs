@@ -8,22 +8,19 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod layout;
 #[cfg(test)]
 mod scalar;
 
 use std::ops::Range;
 
-use muse_core::contract::KV_BLOCK_SIZE;
+pub use layout::LANES;
+pub(crate) use layout::{k_offset, v_offset};
 
 use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::isa::Level;
 use super::softmax::SoftmaxState;
-
-/// Head widths must be multiples of this.
-pub const LANES: usize = 16;
-/// Bytes of a pair of BF16.
-const PAIR_BYTES: usize = 4;
 
 /// `scores[r, t] = q[r] · k[t]` for all 64 keys of a KV block, with `q` `[rows, dim]` and `scores`
 /// `[rows, 64]`. `next` is prefetched meanwhile: the memory that is read next.
@@ -64,18 +61,10 @@ pub fn select(isa: Isa) -> Option<AttentionBf16> {
     }
 }
 
-/// Byte offset of a column of the key at `position` in the KV block of a head.
-pub(crate) fn k_offset(position: usize, col: usize) -> usize {
-    (col / 2 * KV_BLOCK_SIZE + position) * PAIR_BYTES + col % 2 * 2
-}
-
-/// Byte offset of a column of the value at `position` in the KV block of a head of width `dim`.
-pub(crate) fn v_offset(position: usize, col: usize, dim: usize) -> usize {
-    (position / 2 * dim + col) * PAIR_BYTES + position % 2 * 2
-}
-
 #[cfg(test)]
 mod tests {
+    use muse_core::contract::KV_BLOCK_SIZE;
+
     use super::*;
 
     fn noise(n: usize, seed: usize) -> Vec<f32> {

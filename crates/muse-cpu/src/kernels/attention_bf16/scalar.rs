@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use muse_core::contract::KV_BLOCK_SIZE;
 
-use super::{k_offset, v_offset};
+use super::layout::{k_offset, v_offset};
 use crate::kernels::softmax::SoftmaxState;
 
 pub(super) fn qk_scores(q: &[f32], k: &[u8], dim: usize, _next: &[u8], scores: &mut [f32]) {

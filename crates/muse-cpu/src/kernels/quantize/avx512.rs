@@ -3,7 +3,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{Int8Layout, ROUND, RowWriter, block_scale, overflow_factor};
+use super::layout::{Int8Layout, RowWriter};
+use super::plain::{ROUND, block_scale, overflow_factor};
 
 /// `super::select` returns it only for an [`crate::Isa`] that has these features.
 pub(super) fn quantize(x: &[f32], layout: Int8Layout, words: &mut [i32], stride: usize) {
@@ -26,7 +27,7 @@ fn compiled(x: &[f32], layout: Int8Layout, words: &mut [i32], stride: usize) {
     }
 }
 
-/// See [`super::write_block`].
+/// See `write_block` in [`super::plain`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2")]
 fn write_block(x: &[f32], inverse: f32, row: &mut RowWriter<'_>, chunk: usize) -> i32 {
@@ -34,7 +35,7 @@ fn write_block(x: &[f32], inverse: f32, row: &mut RowWriter<'_>, chunk: usize) -
     for (i, x) in x.as_chunks::<32>().0.iter().enumerate() {
         let bytes = quantize_32(x, inverse);
         let mut words = [0; 8];
-        // SAFETY: there is room for 8 words.
+        // SAFETY: the destination has 8 words.
         unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), bytes) };
         row.set_quants(chunk + i, words);
         let sums = sums_of_16(_mm256_xor_si256(bytes, _mm256_set1_epi8(-128)));
@@ -90,6 +91,6 @@ fn sums_of_16(bytes: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(x: &[f32; 16]) -> __m512 {
-    // SAFETY: 16 values are there.
+    // SAFETY: the reference covers 16 values.
     unsafe { _mm512_loadu_ps(x.as_ptr()) }
 }

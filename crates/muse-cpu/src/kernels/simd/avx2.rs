@@ -57,14 +57,14 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m256 {
-        // SAFETY: the caller vouches for 8 values; `self` proves AVX2.
+        // SAFETY: the caller guarantees 8 values; `self` proves AVX2.
         unsafe { _mm256_loadu_ps(from) }
     }
 
     #[inline(always)]
     unsafe fn load_partial(self, from: *const f32, n: usize) -> __m256 {
         let mut padded = [0.0; 8];
-        // SAFETY: the caller vouches for `n < 8` values.
+        // SAFETY: the caller guarantees `n < 8` values.
         let part = unsafe { std::slice::from_raw_parts(from, n) };
         padded[..n].copy_from_slice(part);
         // SAFETY: `padded` has 8 values.
@@ -73,23 +73,23 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, vector: __m256) {
-        // SAFETY: the caller vouches for 8 values; `self` proves AVX2.
+        // SAFETY: the caller guarantees 8 values; `self` proves AVX2.
         unsafe { _mm256_storeu_ps(to, vector) }
     }
 
     #[inline(always)]
     unsafe fn store_partial(self, to: *mut f32, vector: __m256, n: usize) {
         let mut padded = [0.0; 8];
-        // SAFETY: `padded` has room for 8 values.
+        // SAFETY: `padded` has 8 values.
         unsafe { self.store(padded.as_mut_ptr(), vector) };
-        // SAFETY: the caller vouches for `n < 8` values.
+        // SAFETY: the caller guarantees `n < 8` values.
         let part = unsafe { std::slice::from_raw_parts_mut(to, n) };
         part.copy_from_slice(&padded[..n]);
     }
 
     #[inline(always)]
     unsafe fn decode<const LAYOUT: u8>(self, row: *const u8, at: usize) -> __m256 {
-        // SAFETY: the caller vouches for the bytes; `self` proves AVX2.
+        // SAFETY: the caller guarantees the bytes; `self` proves AVX2.
         unsafe { decode::<LAYOUT>(row, at) }
     }
 
@@ -101,7 +101,7 @@ impl Simd for Avx2 {
         n: usize,
     ) -> __m256 {
         let width = layout::<LAYOUT>().format().block_bytes();
-        // SAFETY: the caller vouches for `n` values at `at`.
+        // SAFETY: the caller guarantees `n` values at `at`.
         let row = unsafe { std::slice::from_raw_parts(row.wrapping_add(at * width), n * width) };
         let mut padded = [0.0; 8];
         for (i, value) in padded[..n].iter_mut().enumerate() {
@@ -119,7 +119,7 @@ fn sum_lanes(vectors: [__m256; 4]) -> [f32; 4] {
     let [a, b, c, d] = vectors;
     let (ab, cd) = (_mm_hadd_ps(quarters(a), quarters(b)), _mm_hadd_ps(quarters(c), quarters(d)));
     let (sums, mut out) = (_mm_hadd_ps(ab, cd), [0.0; 4]);
-    // SAFETY: `out` has room for 4 values.
+    // SAFETY: `out` has 4 values.
     unsafe { _mm_storeu_ps(out.as_mut_ptr(), sums) };
     out
 }
@@ -129,7 +129,7 @@ fn sum_lanes(vectors: [__m256; 4]) -> [f32; 4] {
 unsafe fn decode<const LAYOUT: u8>(row: *const u8, at: usize) -> __m256 {
     match layout::<LAYOUT>() {
         Layout::F32 => {
-            // SAFETY: the caller vouches for 8 values at `at`.
+            // SAFETY: the caller guarantees 8 values at `at`.
             unsafe { _mm256_loadu_ps(row.cast::<f32>().wrapping_add(at)) }
         }
         Layout::F16 => {

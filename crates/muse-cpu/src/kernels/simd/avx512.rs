@@ -7,7 +7,7 @@ use muse_core::quant::q8_0;
 use super::Simd;
 use crate::layout::{Layout, layout};
 
-/// Proof of AVX-512 F, BW, DQ and VL beside AVX2, FMA and F16C.
+/// Proof of AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
@@ -57,31 +57,31 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m512 {
-        // SAFETY: the caller vouches for 16 values; `self` proves AVX-512.
+        // SAFETY: the caller guarantees 16 values; `self` proves AVX-512.
         unsafe { _mm512_loadu_ps(from) }
     }
 
     #[inline(always)]
     unsafe fn load_partial(self, from: *const f32, n: usize) -> __m512 {
-        // SAFETY: only the lanes of the mask are read, for which the caller vouches.
+        // SAFETY: only the lanes of the mask are read, which the caller guarantees.
         unsafe { _mm512_maskz_loadu_ps(lanes_below(n), from) }
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, vector: __m512) {
-        // SAFETY: the caller vouches for 16 values; `self` proves AVX-512.
+        // SAFETY: the caller guarantees 16 values; `self` proves AVX-512.
         unsafe { _mm512_storeu_ps(to, vector) }
     }
 
     #[inline(always)]
     unsafe fn store_partial(self, to: *mut f32, vector: __m512, n: usize) {
-        // SAFETY: only the lanes of the mask are written, for which the caller vouches.
+        // SAFETY: only the lanes of the mask are written, which the caller guarantees.
         unsafe { _mm512_mask_storeu_ps(to, lanes_below(n), vector) }
     }
 
     #[inline(always)]
     unsafe fn decode<const LAYOUT: u8>(self, row: *const u8, at: usize) -> __m512 {
-        // SAFETY: the caller vouches for the bytes; `self` proves AVX-512.
+        // SAFETY: the caller guarantees the bytes; `self` proves AVX-512.
         unsafe { decode::<LAYOUT>(row, at) }
     }
 
@@ -92,7 +92,7 @@ impl Simd for Avx512 {
         at: usize,
         n: usize,
     ) -> __m512 {
-        // SAFETY: the caller vouches for the bytes; `self` proves AVX-512.
+        // SAFETY: the caller guarantees the bytes; `self` proves AVX-512.
         unsafe { decode_partial::<LAYOUT>(row, at, n) }
     }
 }
@@ -112,7 +112,7 @@ fn sum_lanes(vectors: [__m512; 4]) -> [f32; 4] {
     let [a, b, c, d] = vectors;
     let (ab, cd) = (_mm_hadd_ps(quarters(a), quarters(b)), _mm_hadd_ps(quarters(c), quarters(d)));
     let (sums, mut out) = (_mm_hadd_ps(ab, cd), [0.0; 4]);
-    // SAFETY: `out` has room for 4 values.
+    // SAFETY: `out` has 4 values.
     unsafe { _mm_storeu_ps(out.as_mut_ptr(), sums) };
     out
 }
@@ -122,7 +122,7 @@ fn sum_lanes(vectors: [__m512; 4]) -> [f32; 4] {
 unsafe fn decode<const LAYOUT: u8>(row: *const u8, at: usize) -> __m512 {
     match layout::<LAYOUT>() {
         Layout::F32 => {
-            // SAFETY: the caller vouches for 16 values at `at`.
+            // SAFETY: the caller guarantees 16 values at `at`.
             unsafe { _mm512_loadu_ps(row.cast::<f32>().wrapping_add(at)) }
         }
         Layout::F16 => {
@@ -154,7 +154,7 @@ unsafe fn decode_partial<const LAYOUT: u8>(row: *const u8, at: usize, n: usize) 
     let values = row.wrapping_add(at * layout::<LAYOUT>().format().block_bytes());
     match layout::<LAYOUT>() {
         Layout::F32 => {
-            // SAFETY: the caller vouches for the `n` values of the mask.
+            // SAFETY: the caller guarantees the `n` values of the mask.
             unsafe { _mm512_maskz_loadu_ps(lanes_below(n), values.cast()) }
         }
         Layout::F16 => {
@@ -182,7 +182,7 @@ fn widen_bf16(raw: __m256i) -> __m512 {
 #[target_feature(enable = "avx512f")]
 pub(crate) fn load_vector(bytes: &[u8], at: usize) -> __m512i {
     let bytes: &[u8; 64] = bytes[at..at + 64].try_into().expect("64 bytes");
-    // SAFETY: 64 bytes are there.
+    // SAFETY: the reference covers 64 bytes.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 

@@ -56,14 +56,14 @@ impl Simd for Neon {
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> float32x4_t {
-        // SAFETY: the caller vouches for 4 values.
+        // SAFETY: the caller guarantees 4 values.
         unsafe { vld1q_f32(from) }
     }
 
     #[inline(always)]
     unsafe fn load_partial(self, from: *const f32, n: usize) -> float32x4_t {
         let mut padded = [0.0; 4];
-        // SAFETY: the caller vouches for `n < 4` values.
+        // SAFETY: the caller guarantees `n < 4` values.
         let part = unsafe { std::slice::from_raw_parts(from, n) };
         padded[..n].copy_from_slice(part);
         // SAFETY: `padded` has 4 values.
@@ -72,23 +72,23 @@ impl Simd for Neon {
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, vector: float32x4_t) {
-        // SAFETY: the caller vouches for 4 values.
+        // SAFETY: the caller guarantees 4 values.
         unsafe { vst1q_f32(to, vector) }
     }
 
     #[inline(always)]
     unsafe fn store_partial(self, to: *mut f32, vector: float32x4_t, n: usize) {
         let mut padded = [0.0; 4];
-        // SAFETY: `padded` has room for 4 values.
+        // SAFETY: `padded` has 4 values.
         unsafe { self.store(padded.as_mut_ptr(), vector) };
-        // SAFETY: the caller vouches for `n < 4` values.
+        // SAFETY: the caller guarantees `n < 4` values.
         let part = unsafe { std::slice::from_raw_parts_mut(to, n) };
         part.copy_from_slice(&padded[..n]);
     }
 
     #[inline(always)]
     unsafe fn decode<const LAYOUT: u8>(self, row: *const u8, at: usize) -> float32x4_t {
-        // SAFETY: the caller vouches for the bytes; `self` proves Advanced SIMD.
+        // SAFETY: the caller guarantees the bytes; `self` proves Advanced SIMD.
         unsafe { decode::<LAYOUT>(row, at) }
     }
 
@@ -100,7 +100,7 @@ impl Simd for Neon {
         n: usize,
     ) -> float32x4_t {
         let width = layout::<LAYOUT>().format().block_bytes();
-        // SAFETY: the caller vouches for `n` values at `at`.
+        // SAFETY: the caller guarantees `n` values at `at`.
         let row = unsafe { std::slice::from_raw_parts(row.wrapping_add(at * width), n * width) };
         let mut padded = [0.0; 4];
         for (i, value) in padded[..n].iter_mut().enumerate() {
@@ -116,7 +116,7 @@ impl Simd for Neon {
 unsafe fn decode<const LAYOUT: u8>(row: *const u8, at: usize) -> float32x4_t {
     match layout::<LAYOUT>() {
         Layout::F32 => {
-            // SAFETY: the caller vouches for 4 values at `at`.
+            // SAFETY: the caller guarantees 4 values at `at`.
             unsafe { vld1q_f32(row.cast::<f32>().wrapping_add(at)) }
         }
         Layout::F16 => {

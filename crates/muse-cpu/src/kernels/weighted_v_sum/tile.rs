@@ -123,7 +123,7 @@ fn last_columns<S: Simd, const LAYOUT: u8, const R: usize>(
             let v = unsafe { simd.decode_partial::<LAYOUT>(v.as_ptr(), at, rest) };
             sum = simd.fma(simd.splat(p[r * n + t]), v, sum);
         }
-        // SAFETY: `out` has room for `rest` values.
+        // SAFETY: `out` has `rest` values.
         unsafe { simd.store_partial(out.as_mut_ptr(), sum, rest) };
     }
 }

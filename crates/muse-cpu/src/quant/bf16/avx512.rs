@@ -3,10 +3,9 @@
 
 use std::arch::x86_64::*;
 
-use super::VECTOR;
 use crate::kernels::simd::avx512::{as_bf16_pairs, load_vector};
-use crate::quant::PANEL_ROWS;
 use crate::quant::gemm::avx512::{Prefetcher, prefetch_ahead};
+use crate::quant::panel::{PANEL_ROWS, VECTOR_BYTES};
 
 /// `super::kernels` returns it only for an [`crate::Isa`] with BF16 dot products.
 pub(super) fn gemm(panel: &[u8], k: usize, x: &[i32], next: &[u8], out: &mut [[f32; PANEL_ROWS]]) {
@@ -40,14 +39,14 @@ fn tile<const R: usize, const NEXT: bool>(
     out: &mut [[f32; PANEL_ROWS]],
 ) {
     let mut next = Prefetcher::new(next, (vectors / 2).max(1));
-    let panel = &panel[..vectors * VECTOR];
+    let panel = &panel[..vectors * VECTOR_BYTES];
     assert_eq!(x.len(), R * vectors, "a tile of {R} rows");
     let start = x.as_ptr();
     // SAFETY: the assertion above checked that there are `R` rows of `vectors` words. Below `r <
     // R`, and there are `vectors / 2` pairs of vectors, so that `2 i + 1 < vectors`.
     let word = |r: usize, at: usize| unsafe { start.wrapping_add(at * R + r).read() };
     let (mut even, mut odd) = ([_mm512_setzero_ps(); R], [_mm512_setzero_ps(); R]);
-    let pairs = panel.chunks_exact(2 * VECTOR);
+    let pairs = panel.chunks_exact(2 * VECTOR_BYTES);
     let rest = pairs.remainder();
     for (i, pair) in pairs.enumerate() {
         if NEXT {
@@ -60,7 +59,7 @@ fn tile<const R: usize, const NEXT: bool>(
             even[r] =
                 _mm512_dpbf16_ps(even[r], w, as_bf16_pairs(_mm512_set1_epi32(word(r, 2 * i))));
         }
-        let w = as_bf16_pairs(load_vector(pair, VECTOR));
+        let w = as_bf16_pairs(load_vector(pair, VECTOR_BYTES));
         for r in 0..R {
             odd[r] =
                 _mm512_dpbf16_ps(odd[r], w, as_bf16_pairs(_mm512_set1_epi32(word(r, 2 * i + 1))));
@@ -77,10 +76,10 @@ fn tile<const R: usize, const NEXT: bool>(
         }
     }
     for (out, (even, odd)) in out.iter_mut().zip(even.into_iter().zip(odd)) {
-        // SAFETY: there are 16 values.
+        // SAFETY: the slice has 16 values.
         let before = unsafe { _mm512_loadu_ps(out.as_ptr()) };
         let sum = _mm512_add_ps(before, _mm512_add_ps(even, odd));
-        // SAFETY: there is room for 16 values.
+        // SAFETY: the destination has 16 values.
         unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sum) };
     }
 }

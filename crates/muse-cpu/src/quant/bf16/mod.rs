@@ -11,32 +11,29 @@ use muse_core::quant::Format;
 
 use super::activations::ActivationFormat;
 use super::packed::{PackedFormat, PanelKernels};
-use super::panel::PANEL_ROWS;
+use super::panel::VECTOR_BYTES;
 use crate::kernels::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::Level;
-
-/// Bytes of a vector: two consecutive values of 16 rows.
-const VECTOR: usize = 4 * PANEL_ROWS;
 
 /// The packed format.
 pub(super) const PACKED_FORMAT: PackedFormat = PackedFormat {
     format: Format::Bf16,
     activations: ActivationFormat::Bf16,
-    panel_bytes: |k| k.div_ceil(2) * VECTOR,
+    panel_bytes: |k| k.div_ceil(2) * VECTOR_BYTES,
     pack_row,
     decode_row,
     kernels,
 };
 
 fn pack_row(row: &[u8], lane: usize, panel: &mut [u8]) {
-    for (pair, vector) in row.chunks(4).zip(panel.chunks_exact_mut(VECTOR)) {
+    for (pair, vector) in row.chunks(4).zip(panel.chunks_exact_mut(VECTOR_BYTES)) {
         vector[4 * lane..][..pair.len()].copy_from_slice(pair);
     }
 }
 
 fn decode_row(panel: &[u8], lane: usize, out: &mut [f32]) {
-    for (values, vector) in out.chunks_mut(2).zip(panel.chunks_exact(VECTOR)) {
+    for (values, vector) in out.chunks_mut(2).zip(panel.chunks_exact(VECTOR_BYTES)) {
         let pair = &vector[4 * lane..][..2 * values.len()];
         for (value, raw) in values.iter_mut().zip(pair.as_chunks::<2>().0) {
             *value = half::bf16::from_le_bytes(*raw).to_f32();
@@ -55,7 +52,8 @@ fn kernels(isa: Isa) -> Option<PanelKernels> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::PanelGemm;
+    use crate::quant::gemm::PanelGemm;
+    use crate::quant::panel::PANEL_ROWS;
 
     /// The instruction rounds differently and treats subnormal numbers as zero, so it agrees with
     /// the definition only closely. Every batch has the same bits.

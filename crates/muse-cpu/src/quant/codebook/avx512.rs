@@ -3,8 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::{CodebookFormat, CodebookLayout, INDICES};
-use crate::quant::PANEL_ROWS;
 use crate::quant::layout::{BlockVectors, GroupParam};
+use crate::quant::panel::PANEL_ROWS;
 use crate::quant::panel::avx512::{QuantVectors, byte_pairs, bytes, load_vector, lookup_nibbles};
 
 impl<C: CodebookFormat> BlockVectors for CodebookLayout<C> {

@@ -64,7 +64,7 @@ fn tile<L: PackedLayout, const R: usize>(
     }
     for (out, sums) in out.iter_mut().zip(sums) {
         for (out, sum) in out.as_chunks_mut::<8>().0.iter_mut().zip(sums) {
-            // SAFETY: there is room for 8 values.
+            // SAFETY: the destination has 8 values.
             unsafe { _mm256_storeu_ps(out.as_mut_ptr(), sum) };
         }
     }
@@ -204,20 +204,20 @@ fn sum<L: PackedLayout>(quants: &Quants, row: &Int8Row<'_>, group: usize, half: 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load(from: &[u8; 32]) -> __m256i {
-    // SAFETY: 32 bytes are there.
+    // SAFETY: the reference covers 32 bytes.
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load_f32(from: &[f32; 8]) -> __m256 {
-    // SAFETY: 8 values are there.
+    // SAFETY: the reference covers 8 values.
     unsafe { _mm256_loadu_ps(from.as_ptr()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load_words(from: &[u32; 8]) -> __m256i {
-    // SAFETY: 8 words are there.
+    // SAFETY: the reference covers 8 words.
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }

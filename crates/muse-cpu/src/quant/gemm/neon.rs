@@ -70,7 +70,7 @@ fn tile<L: PackedLayout, const R: usize>(
     }
     for (out, sums) in out.iter_mut().zip(sums) {
         for (out, sum) in out.as_chunks_mut::<4>().0.iter_mut().zip(sums) {
-            // SAFETY: there is room for 4 values.
+            // SAFETY: the destination has 4 values.
             unsafe { vst1q_f32(out.as_mut_ptr(), sum) };
         }
     }
@@ -178,7 +178,7 @@ fn sums<L: PackedLayout>(
     for quad in first..first + L::GROUP / 4 {
         let x = vreinterpretq_s8_s32(vdupq_n_s32(row.quants(quad)));
         for (sum, w) in sums.iter_mut().zip(quants[quad % 8].as_chunks::<16>().0) {
-            // SAFETY: 16 bytes are there.
+            // SAFETY: the reference covers 16 bytes.
             let w = unsafe { vld1q_u8(w.as_ptr()) };
             let w = if L::OFFSET == 128 { veorq_u8(w, vdupq_n_u8(128)) } else { w };
             *sum = dot(*sum, vreinterpretq_s8_u8(w), x);
@@ -193,7 +193,7 @@ fn sums<L: PackedLayout>(
 fn integers_of(pairs: &[u32; PANEL_ROWS], group: usize) -> [int32x4_t; QUARTERS] {
     std::array::from_fn(|quarter| {
         let pairs: &[u32; 4] = &pairs.as_chunks().0[quarter];
-        // SAFETY: 4 words are there.
+        // SAFETY: the reference covers 4 words.
         let pairs = vreinterpretq_s32_u32(unsafe { vld1q_u32(pairs.as_ptr()) });
         let high = if group.is_multiple_of(2) { vshlq_n_s32::<16>(pairs) } else { pairs };
         vshrq_n_s32::<16>(high)
@@ -222,6 +222,6 @@ fn dot(mut sum: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
 #[inline]
 #[target_feature(enable = "neon")]
 fn load_f32(from: &[f32; 4]) -> float32x4_t {
-    // SAFETY: 4 values are there.
+    // SAFETY: the reference covers 4 values.
     unsafe { vld1q_f32(from.as_ptr()) }
 }

@@ -18,7 +18,7 @@ impl BlockVectors for Iq4Xs {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
     unsafe fn scale_vectors(block: &[u8], step: usize) -> [__m512; 2] {
         let high: &[u8; 32] = block[HIGH..FACTORS].try_into().expect("16 half words");
-        // SAFETY: 32 bytes are there.
+        // SAFETY: the reference covers 32 bytes.
         let high = _mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(high.as_ptr().cast()) });
         let shift = |words, by: usize| _mm512_srlv_epi32(words, _mm512_set1_epi32(by as i32));
         let low = _mm512_and_si512(shift(load_vector(block, LOW), 4 * step), _mm512_set1_epi32(15));

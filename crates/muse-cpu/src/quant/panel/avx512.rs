@@ -12,7 +12,7 @@ pub(in crate::quant) type QuantVectors = [__m512i; 8];
 #[target_feature(enable = "avx512f")]
 pub(in crate::quant) fn halves(block: &[u8], at: usize) -> __m512 {
     let bytes: &[u8; 32] = block[at..at + 32].try_into().expect("16 numbers");
-    // SAFETY: 32 bytes are there.
+    // SAFETY: the reference covers 32 bytes.
     let raw = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
     _mm512_cvtph_ps(raw)
 }
@@ -22,7 +22,7 @@ pub(in crate::quant) fn halves(block: &[u8], at: usize) -> __m512 {
 #[target_feature(enable = "avx512f")]
 pub(in crate::quant) fn bytes(block: &[u8], at: usize) -> __m512 {
     let bytes: &[u8; 16] = block[at..at + 16].try_into().expect("16 bytes");
-    // SAFETY: 16 bytes are there.
+    // SAFETY: the reference covers 16 bytes.
     let raw = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
     _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(raw))
 }
@@ -45,7 +45,7 @@ pub(in crate::quant) fn nibbles(block: &[u8], at: usize) -> QuantVectors {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::quant) fn lookup_nibbles(block: &[u8], at: usize, table: &[u8; 16]) -> QuantVectors {
-    // SAFETY: 16 bytes are there.
+    // SAFETY: the reference covers 16 bytes.
     let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
     let table = _mm512_broadcast_i32x4(table);
     nibbles(block, at).map(|index| _mm512_shuffle_epi8(table, index))
@@ -56,6 +56,6 @@ pub(in crate::quant) fn lookup_nibbles(block: &[u8], at: usize, table: &[u8; 16]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::quant) fn byte_pairs(block: &[u8], at: usize) -> __m512i {
     let bytes: &[u8; 32] = block[at..at + 32].try_into().expect("16 pairs");
-    // SAFETY: 32 bytes are there.
+    // SAFETY: the reference covers 32 bytes.
     _mm512_cvtepi8_epi16(unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) })
 }

@@ -6,6 +6,8 @@ pub(super) mod avx512;
 
 /// Weight rows of a panel; each is a lane of its vectors.
 pub(crate) const PANEL_ROWS: usize = 16;
+/// Bytes of a vector of a panel: 4 bytes of each row.
+pub(super) const VECTOR_BYTES: usize = 4 * PANEL_ROWS;
 
 /// The quants of a step of 32 values: 8 vectors of 4 quants of each row.
 pub(super) type Quants = [[u8; 64]; 8];

@@ -61,7 +61,7 @@ fn tile<S: BlockSource, const R: usize, const NEXT: bool>(
     let mut next = Prefetcher::new(next, k / STEP);
     let mut sums = [_mm512_setzero_ps(); R];
     for (sum, out) in sums.iter_mut().zip(&*out) {
-        // SAFETY: there are 16 values.
+        // SAFETY: the slice has 16 values.
         *sum = unsafe { _mm512_loadu_ps(out.as_ptr()) };
     }
     for (b, block) in blocks.enumerate() {
@@ -79,7 +79,7 @@ fn tile<S: BlockSource, const R: usize, const NEXT: bool>(
         }
     }
     for (out, sum) in out.iter_mut().zip(sums) {
-        // SAFETY: there is room for 16 values.
+        // SAFETY: the destination has 16 values.
         unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sum) };
     }
 }
