@@ -40,9 +40,9 @@ fn tokens_run_in_one_batch_or_one_by_one() {
         let cpu = Cpu::new(CpuOptions { threads: Some(2) }).unwrap();
         Layer::new(cpu, Format::Bf16).unwrap()
     };
-    let (mut whole, mut single) = (layer(), layer());
-    whole.run(&tokens(ROWS), 0).unwrap();
-    let (want, _) = whole.results(ROWS);
+    let (mut batched, mut single) = (layer(), layer());
+    batched.run(&tokens(ROWS), 0).unwrap();
+    let (want, _) = batched.results(ROWS);
     let width = want.len() / ROWS;
     for (start, token) in tokens(ROWS).into_iter().enumerate() {
         single.run(&[token], start as u32).unwrap();
@@ -59,6 +59,44 @@ fn impossible_numbers_of_threads_are_refused() {
         let error = Cpu::new(CpuOptions { threads: Some(threads) }).unwrap_err();
         assert!(error.to_string().contains(&threads.to_string()), "{error}");
     }
+}
+
+/// The system cannot start threads whose stacks are larger than its address space. A child process
+/// with such a default therefore gets the errors of a machine that is at its limit of threads.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_the_system_refuses_are_a_clear_error() {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use muse_core::Error;
+    use muse_cpu::Peaks;
+
+    const IN_CHILD: &str = "MUSE_CPU_TEST_WITHOUT_THREADS";
+    if std::env::var_os(IN_CHILD).is_none() {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "threads_that_the_system_refuses_are_a_clear_error"])
+            .args(["--test-threads", "1", "--nocapture"])
+            .envs([(IN_CHILD, "1"), ("RUST_MIN_STACK", "1152921504606846976")])
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&child.stdout);
+        let errors = String::from_utf8_lossy(&child.stderr);
+        assert!(child.status.success(), "{printed}{errors}");
+        assert!(printed.contains("1 passed"), "{printed}");
+        return;
+    }
+    let cpu = Cpu::new(CpuOptions { threads: Some(3) }).unwrap_err();
+    let peaks = Peaks::measure(1, Duration::ZERO).unwrap_err();
+    for (error, thread) in [(cpu, "thread 2 of 3"), (peaks, "thread 1 of 1")] {
+        assert!(matches!(error, Error::Exhausted(_)), "{error:?}");
+        let text = error.to_string();
+        for part in [thread, "use fewer threads", "ulimit -u"] {
+            assert!(text.contains(part), "{text:?} lacks {part:?}");
+        }
+    }
+    // One thread is the calling one, so it needs no other.
+    Cpu::new(CpuOptions { threads: Some(1) }).unwrap();
 }
 
 /// With more threads than K/V heads, the query heads of a K/V head are split among threads.
