@@ -1,11 +1,11 @@
-//! What the services share: one model behind its engine, and how to talk to it.
+//! The model being served, with its engine, tokenizer and chat template; shared by all services.
 
 use std::sync::Arc;
 
 use muse_atem::Grammars;
 use muse_core::contract::{Engine, PromptTemplate, Sampling, Token, Tokenizer};
 
-/// A model being served. The command's wiring builds it, the services use it.
+/// A model being served. [`crate::runtime::Loaded::start`] builds it.
 pub struct App {
     /// Facts to show.
     pub model: ModelCard,
@@ -15,11 +15,11 @@ pub struct App {
     pub tokenizer: Option<Arc<dyn Tokenizer>>,
     /// Conversations to prompts; present when the tokenizer is.
     pub template: Option<Arc<dyn PromptTemplate>>,
-    /// What answers and calls can be held to; none for a vocabulary that no grammar knows.
+    /// Compiles grammars that constrain answers and tool calls; present when the tokenizer is.
     pub grammars: Option<Arc<Grammars>>,
-    /// Used where a request says nothing.
+    /// Used where a request leaves a field out.
     pub sampling: Sampling,
-    /// Tokens that end a turn.
+    /// Tokens that end an answer.
     pub stop: Vec<Token>,
 }
 
@@ -36,11 +36,11 @@ pub struct ModelCard {
     pub vocab: u32,
     /// Parameters of the text model.
     pub parameters: u64,
-    /// Weight formats with their share of the bytes, most first.
+    /// Weight formats with their share of the bytes, the largest first.
     pub formats: Vec<(String, f32)>,
     /// Device it runs on.
     pub backend: String,
-    /// Most drafts a verify carries; 0 without a drafter.
+    /// The most draft tokens of a verify; 0 without a drafter.
     pub draft_width: u32,
     /// Unix time when it was loaded, in seconds.
     pub loaded_at: u64,

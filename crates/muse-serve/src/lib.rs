@@ -1,7 +1,7 @@
 //! The inference server for Muse-Glimmer: gRPC, HTTP and the `muse` command.
 //!
-//! The only crate that joins the others, and the only one that speaks a network protocol. [`runtime`]
-//! loads a model into an [`App`], a [`Server`] answers for it until it is told to stop:
+//! The only crate that joins the others, and the only one that speaks a network protocol.
+//! [`runtime`] loads a model into an [`App`]; a [`Server`] serves it until its shutdown future ends:
 //!
 //! ```no_run
 //! # use std::sync::Arc;
