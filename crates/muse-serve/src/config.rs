@@ -80,7 +80,8 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "BYTES", requires = "kv_disk", env = "MUSE_KV_DISK_BYTES")]
     kv_disk_bytes: Option<u64>,
     /// Device to run on [default: cpu]
-    #[arg(long, value_name = "NAME", env = "MUSE_BACKEND", value_parser = Backends::default().names())]
+    #[arg(long, value_name = "NAME", env = "MUSE_BACKEND")]
+    #[arg(value_parser = Backends::default().names())]
     backend: Option<String>,
 }
 

@@ -1,7 +1,8 @@
 //! The inference server for Muse-Glimmer: gRPC, HTTP and the `muse` command.
 //!
 //! The only crate that joins the others, and the only one that speaks a network protocol.
-//! [`runtime`] loads a model into an [`App`]; a [`Server`] serves it until its shutdown future ends:
+//! [`runtime`] loads a model into an [`App`]; a [`Server`] serves it until its shutdown future is
+//! ready:
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -9,7 +10,8 @@
 //! use muse_serve::{ServeOptions, Server};
 //!
 //! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
-//! let loaded = runtime::load(&LoadOptions::default(), &mut |_, _, _| {})?; // The embedded muse-nano.
+//! let options = LoadOptions::default(); // The embedded muse-nano.
+//! let loaded = runtime::load(&options, &mut |_, _, _| {})?;
 //! let app = loaded.start(Arc::new(|error| eprintln!("the engine stopped: {error}")))?;
 //! let server = Server::bind(Arc::new(app), ServeOptions::default()).await?;
 //! println!("gRPC on {}, HTTP on {}", server.grpc_addr(), server.http_addr());

@@ -39,8 +39,8 @@ struct Queue {
 }
 
 impl KvDisk {
-    /// Opens a folder, or makes it, for KV blocks of the model with this identity; its files take at
-    /// most `max_bytes`. Blocks of an earlier run are found again; those of other models stay until
+    /// Opens a folder, or makes it, for KV blocks of the model with this identity; its files take
+    /// at most `max_bytes`. Blocks of an earlier run are found again; those of other models stay until
     /// space is needed.
     ///
     /// # Errors

@@ -114,8 +114,8 @@ impl Store {
         let _ = fs::remove_file(self.path(hash));
     }
 
-    /// Whether a KV block of so many bytes should be written. One that is there, with or without its
-    /// window block, counts as used.
+    /// Whether a KV block of so many bytes should be written. One that is there already, with
+    /// its window block if this one has one, counts as used.
     pub(super) fn needs(&self, hash: PrefixHash, bytes: usize) -> bool {
         let size = (HEAD + bytes) as u64;
         let mut index = self.lock();

@@ -42,7 +42,8 @@ pub trait BackendFactory: Send + Sync + 'static {
     /// has no memory to read.
     fn measure_roofline(&self, options: &LoadOptions, time: Duration) -> Result<Roofline>;
 
-    /// Loads the text model; `captured_layers` are those whose output the drafter reads. A device that wants whole graphs returns its own [`TargetModel`].
+    /// Loads the text model; `captured_layers` are those whose output the drafter reads. A device
+    /// that wants whole graphs returns its own [`TargetModel`].
     ///
     /// # Errors
     /// As [`muse_core::model::Model::new`].
