@@ -221,8 +221,11 @@ impl Rounding {
     }
 }
 
+/// The largest configuration file that is read.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
 fn read(path: &Path) -> Result<File> {
-    let text = std::fs::read_to_string(path)?;
+    let text = muse_weights::read_text_file(path, MAX_CONFIG_BYTES)?;
     Ok(toml::from_str(&text)?)
 }
 

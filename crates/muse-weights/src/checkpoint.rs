@@ -78,6 +78,19 @@ impl Checkpoint {
         }
     }
 
+    /// Refuses a checkpoint whose files changed since it was opened. Call it after the last tensor
+    /// was read: what was read of a changed file may be wrong.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] names the file.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let tokenizer = match &self.origin {
+            Origin::HuggingFace { tokenizer, .. } => tokenizer.as_ref(),
+            Origin::Gguf(_) => None,
+        };
+        self.files.iter().chain(tokenizer).try_for_each(SourceFile::check_unchanged)
+    }
+
     /// Names of tensors that are in the files but have no effect.
     pub fn ignored(&self) -> &[String] {
         &self.ignored
@@ -91,7 +104,7 @@ impl Checkpoint {
                 let matched = match_tensors(&folder.path, &folder.files, &folder.tensors, plans)?;
                 let HfFolder { path, files, tokenizer, chat_template, .. } = *folder;
                 let origin = Origin::HuggingFace { tokenizer, chat_template };
-                Ok(Self::new(path, files, spec, generation, origin, matched))
+                Self::new(path, files, spec, generation, origin, matched)
             }
             Files::Gguf(gguf) => {
                 let GgufModel { spec, generation } = gguf.model()?;
@@ -101,7 +114,7 @@ impl Checkpoint {
                 let path = gguf.files[0].name.clone();
                 let matched = match_tensors(&path, &gguf.files, &gguf.tensors, plans)?;
                 let origin = Origin::Gguf(gguf.header);
-                Ok(Self::new(path, gguf.files, spec, generation, origin, matched))
+                Self::new(path, gguf.files, spec, generation, origin, matched)
             }
         }
     }
@@ -113,10 +126,13 @@ impl Checkpoint {
         generation: GenerationDefaults,
         origin: Origin,
         matched: Matched,
-    ) -> Self {
+    ) -> Result<Self> {
         let Matched { infos, entries, ignored } = matched;
         let by_name = index(&infos);
-        Self { path, files, spec, generation, origin, infos, entries, by_name, ignored }
+        let checkpoint =
+            Self { path, files, spec, generation, origin, infos, entries, by_name, ignored };
+        checkpoint.check_unchanged()?;
+        Ok(checkpoint)
     }
 
     /// The path, for messages.
@@ -139,6 +155,8 @@ impl Checkpoint {
             });
         };
         let info = &self.infos[i];
+        // Tensors that were read before are as sound as this file.
+        self.entries[i].file(&self.files).map_or(Ok(()), SourceFile::check_unchanged)?;
         Ok(WeightView {
             name: &info.name,
             format: info.format,
@@ -174,9 +192,16 @@ impl WeightSource for Checkpoint {
     fn vocabulary(&self) -> muse_core::Result<Option<Vocabulary>> {
         match &self.origin {
             Origin::HuggingFace { tokenizer, .. } => {
-                Ok(tokenizer.as_ref().map(|file| Vocabulary::HuggingFace(file.bytes.to_vec())))
+                let Some(file) = tokenizer else { return Ok(None) };
+                let vocabulary = Vocabulary::HuggingFace(file.text()?.to_vec());
+                file.check_unchanged()?;
+                Ok(Some(vocabulary))
             }
-            Origin::Gguf(header) => Ok(gguf::vocabulary(&self.files[0], header)?),
+            Origin::Gguf(header) => {
+                let vocabulary = gguf::vocabulary(&self.files[0], header)?;
+                self.files[0].check_unchanged()?;
+                Ok(vocabulary)
+            }
         }
     }
 

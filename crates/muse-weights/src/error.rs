@@ -88,6 +88,12 @@ pub enum Error {
     },
 }
 
+impl Error {
+    pub(crate) fn read(file: &str, source: std::io::Error) -> Self {
+        Self::Read { file: file.to_owned(), source: Arc::new(source) }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::error::{Error, Result, escaped};
 use crate::folder::Folder;
 use crate::gguf::GgufFiles;
 use crate::hf::HfFolder;
 use crate::map::Bytes;
+use crate::open;
 
 /// The files of a checkpoint, their containers parsed, their settings not yet read.
 pub(crate) enum Files {
@@ -19,10 +19,9 @@ pub(crate) enum Files {
 impl Files {
     /// Opens a folder as HuggingFace, a file as GGUF.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let metadata = std::fs::metadata(path).map_err(|source| Error::Read {
-            file: path.display().to_string(),
-            source: Arc::new(source),
-        })?;
+        let metadata = open::metadata(path);
+        let metadata =
+            metadata.map_err(|source| Error::read(&path.display().to_string(), source))?;
         if metadata.is_dir() {
             return Self::huggingface(Folder::Disk(path.to_owned()));
         }

@@ -11,6 +11,7 @@ mod gguf;
 mod hf;
 mod layout;
 mod map;
+mod open;
 mod raw;
 mod report;
 mod safetensors;
@@ -21,6 +22,7 @@ mod write;
 pub use checkpoint::Checkpoint;
 pub use error::Error;
 pub use map::Bytes;
+pub use open::{open_regular_file, read_text_file};
 pub use report::{FormatShare, Report, TokenizerSummary, inspect};
 pub use write::{
     GgufKeys, GgufTensor, GgufValue, GgufWriter, Imatrix, ModelKind, NewFile, QuantizeOptions,

@@ -17,6 +17,14 @@ pub(crate) mod max {
     pub(crate) const BLOCK: usize = 1 << 10;
 }
 
+/// Special tokens that are found by their text, since the settings that name them may be absent.
+pub(crate) mod special {
+    pub(crate) const END_OF_TEXT: &str = "<|end_of_text|>";
+    pub(crate) const END_OF_TURN: &str = "<|eot|>";
+    pub(crate) const END_OF_MESSAGE: &str = "<|eom|>";
+    pub(crate) const IMAGE: &str = "<|patch|>";
+}
+
 /// Settings by key. `None` is an absent setting.
 pub(crate) trait Settings {
     /// The file and the full key, for messages.

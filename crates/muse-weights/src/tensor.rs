@@ -182,6 +182,11 @@ impl Entry {
         }
     }
 
+    /// The file that holds the source; none for a constant.
+    pub(crate) fn file<'a>(&self, files: &'a [SourceFile]) -> Option<&'a SourceFile> {
+        self.source.as_ref().map(|(file, _)| &files[*file])
+    }
+
     /// Returns the memory of the source's bytes to the system until they are read again.
     pub(crate) fn release(&self, files: &[SourceFile]) {
         if let Some((file, range)) = &self.source {

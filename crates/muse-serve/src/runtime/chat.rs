@@ -9,6 +9,9 @@ use muse_atem::{FileTemplate, Grammars, Template, Tokenizer as AtemTokenizer};
 use muse_core::contract::{PromptTemplate, Tokenizer, WeightSource};
 use muse_core::{Error, Result};
 
+/// The largest chat template that is read.
+const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
+
 /// All parts are none for a checkpoint without a vocabulary, which serves token ids only.
 #[derive(Default)]
 pub(super) struct ChatFormat {
@@ -38,6 +41,7 @@ fn template(file: Option<&Path>, tokenizer: Arc<dyn Tokenizer>) -> Result<Arc<dy
     let invalid = |error: &dyn Display| {
         Error::Invalid(format!("--chat-template {}: {error}", path.display()))
     };
-    let source = std::fs::read_to_string(path).map_err(|error| invalid(&error))?;
+    let source = muse_weights::read_text_file(path, MAX_TEMPLATE_BYTES);
+    let source = source.map_err(|error| invalid(&error))?;
     Ok(Arc::new(FileTemplate::new(&source, tokenizer).map_err(|error| invalid(&error))?))
 }

@@ -39,6 +39,14 @@ impl Checkpoints {
         Ok(Self { name, target, drafter })
     }
 
+    /// Refuses files that changed since they were opened: what was read of them may be wrong.
+    pub(super) fn check_unchanged(&self) -> Result<()> {
+        for checkpoint in std::iter::once(&self.target).chain(&self.drafter) {
+            checkpoint.check_unchanged()?;
+        }
+        Ok(())
+    }
+
     /// Both of them, the model first.
     pub(super) fn sources(&self) -> impl Iterator<Item = &dyn WeightSource> {
         let drafter = self.drafter.as_ref().map(|drafter| drafter as &dyn WeightSource);

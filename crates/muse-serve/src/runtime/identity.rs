@@ -56,7 +56,9 @@ impl ContentHashes {
     pub fn of(options: &LoadOptions) -> Result<Self> {
         let files = Checkpoints::open(options)?;
         let drafter = files.drafter.as_ref().map(|drafter| content_hash(drafter)).transpose()?;
-        Ok(Self { model: content_hash(&files.target)?, drafter })
+        let model = content_hash(&files.target)?;
+        files.check_unchanged()?;
+        Ok(Self { model, drafter })
     }
 }
 

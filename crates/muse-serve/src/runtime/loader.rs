@@ -67,6 +67,7 @@ pub(super) fn load<F: BackendFactory>(
         (Some(_), None) => files.target.chat_template()?.as_deref().and_then(template_warning),
         _ => None,
     };
+    files.check_unchanged()?;
     Ok(Loaded {
         card: ModelCard {
             name: files.name.clone(),

@@ -26,6 +26,36 @@ fn broken_files_are_named() {
     muse(&["chat", "--model", path(folder.path()), "Hello"]).refused(&["half.gguf"]);
 }
 
+/// A pipe without a writer would be waited for without end.
+#[test]
+fn only_regular_files_are_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fifo = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("nowhere", &link).expect("linked");
+    let out = folder.path().join("out.gguf");
+    let nano = nano_dir().join("target");
+    for (file, found) in [
+        (path(&fifo), "a FIFO"),
+        ("/dev/zero", "a device"),
+        (path(&link), "a symbolic link to `nowhere`"),
+    ] {
+        for args in [
+            &["inspect", file][..],
+            &["chat", "Hello", "--model", file],
+            &["chat", "Hello", "--draft", file],
+            &["chat", "Hello", "--config", file],
+            &["chat", "Hello", "--chat-template", file],
+            &["quantize", file, path(&out), "--type", "q8_0"],
+            &["quantize", path(&nano), path(&out), "--type", "q8_0", "--imatrix", file],
+            &["quantize", path(&nano), path(&out), "--type", "q8_0", "--vocabulary", file],
+        ] {
+            muse(args).refused(&[file, found]);
+        }
+    }
+}
+
 #[test]
 fn models_that_do_not_fit_are_refused() {
     let (nano, tiny) = (nano_dir().join("target"), golden_dir().join("tiny/assistant"));

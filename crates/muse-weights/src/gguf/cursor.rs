@@ -87,11 +87,10 @@ impl<'a> Cursor<'a> {
         self.skip(length, 1, field)
     }
 
-    /// A string, which must be UTF-8.
-    pub(super) fn string(&mut self, field: &str) -> Result<&'a str> {
+    /// The bytes of a string, which may not be UTF-8.
+    pub(super) fn string(&mut self, field: &str) -> Result<&'a [u8]> {
         let range = self.string_range(field)?;
-        std::str::from_utf8(&self.file.bytes[range])
-            .map_err(|error| self.malformed(field, error, "UTF-8"))
+        Ok(&self.file.bytes[range])
     }
 
     pub(super) fn malformed(

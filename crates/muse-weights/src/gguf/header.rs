@@ -82,9 +82,11 @@ pub(crate) fn parse(file: &SourceFile, index: usize) -> Result<(Header, Vec<RawT
     let key_count = cursor.count(13, "key count")?;
     let (mut keys, mut key_ranges) = (HashMap::new(), Vec::new());
     for _ in 0..key_count {
-        let name = name(&mut cursor, "name of a key")?;
+        let bytes = name(&mut cursor, "name of a key")?;
         let start = cursor.at();
-        let value = value(&mut cursor, &name)?;
+        let value = value(&mut cursor, &String::from_utf8_lossy(bytes))?;
+        // No setting has a name that is not UTF-8.
+        let Ok(name) = str::from_utf8(bytes).map(str::to_owned) else { continue };
         if keys.contains_key(&name) {
             return Err(Error::Key {
                 file: file.name.clone(),
@@ -127,21 +129,19 @@ fn version(cursor: &mut Cursor<'_>) -> Result<u32> {
     }
 }
 
-fn name(cursor: &mut Cursor<'_>, field: &str) -> Result<String> {
+fn name<'a>(cursor: &mut Cursor<'a>, field: &str) -> Result<&'a [u8]> {
     let name = cursor.string(field)?;
     if name.is_empty() || name.len() > MAX_NAME {
         let found = format!("a name of {} bytes", name.len());
         return Err(cursor.malformed(field, found, format!("1 to {MAX_NAME} bytes")));
     }
-    Ok(name.to_owned())
+    Ok(name)
 }
 
 fn value(cursor: &mut Cursor<'_>, key: &str) -> Result<Value> {
     let type_id = cursor.u32(key)?;
     if type_id == value_type::STRING {
-        let at = cursor.at() + 8;
-        let length = cursor.string(key)?.len();
-        return Ok(Value::String(at..at + length));
+        return Ok(Value::String(cursor.string_range(key)?));
     }
     if type_id == value_type::ARRAY {
         let item_type = cursor.u32(key)?;
@@ -152,8 +152,7 @@ fn value(cursor: &mut Cursor<'_>, key: &str) -> Result<Value> {
         return Err(unknown_type(cursor, key, type_id));
     };
     let bytes = cursor.scalar(size, key)?;
-    scalar(type_id, bytes)
-        .ok_or_else(|| cursor.malformed(key, "a byte above 1", "a bool of 0 or 1"))
+    Ok(scalar(type_id, bytes))
 }
 
 /// Bytes of a scalar value; none for strings and arrays.
@@ -167,13 +166,13 @@ pub(super) fn scalar_bytes(type_id: u32) -> Option<usize> {
     }
 }
 
-/// A value from its bytes, zero-extended to eight; none for a bool of neither 0 nor 1.
+/// A value from its bytes, zero-extended to eight. Every bool but 0 is true.
 ///
 /// # Panics
 /// When the type is not a scalar.
-pub(super) fn scalar(type_id: u32, bytes: [u8; 8]) -> Option<Value> {
+pub(super) fn scalar(type_id: u32, bytes: [u8; 8]) -> Value {
     let wide = u64::from_le_bytes(bytes);
-    Some(match type_id {
+    match type_id {
         value_type::U8 | value_type::U16 | value_type::U32 | value_type::U64 => {
             Value::Unsigned(wide)
         }
@@ -183,10 +182,9 @@ pub(super) fn scalar(type_id: u32, bytes: [u8; 8]) -> Option<Value> {
         value_type::I64 => Value::Signed(wide as i64),
         value_type::F32 => Value::Float(f32::from_bits(wide as u32).into()),
         value_type::F64 => Value::Float(f64::from_bits(wide)),
-        value_type::BOOL if wide <= 1 => Value::Bool(wide == 1),
-        value_type::BOOL => return None,
+        value_type::BOOL => Value::Bool(wide != 0),
         _ => unreachable!("callers ask scalar_bytes first"),
-    })
+    }
 }
 
 fn unknown_type(cursor: &Cursor<'_>, key: &str, type_id: u32) -> Error {
@@ -255,7 +253,9 @@ struct Described {
 }
 
 fn describe(cursor: &mut Cursor<'_>, file: &SourceFile, index: usize) -> Result<Described> {
-    let name = name(cursor, "name of a tensor")?;
+    const NAME: &str = "name of a tensor";
+    let name = str::from_utf8(name(cursor, NAME)?);
+    let name = name.map_err(|error| cursor.malformed(NAME, error, "UTF-8"))?.to_owned();
     let refuse = |found: String, expected: String| Error::Tensor {
         file: file.name.clone(),
         tensor: escaped(&name),
@@ -347,14 +347,7 @@ fn locate(
         previous.clone_from(&tensor.name);
         tensors.push(tensor);
     }
-    if data_len - end >= alignment as u64 && !tensors.is_empty() {
-        return Err(Error::Malformed {
-            file: file.name.clone(),
-            location: "end".to_owned(),
-            found: format!("{} bytes after the last tensor", data_len - end),
-            expected: "the file to end with its last tensor".to_owned(),
-        });
-    }
+    // Bytes behind the last tensor are padding of any length, as in llama.cpp.
     Ok(tensors)
 }
 

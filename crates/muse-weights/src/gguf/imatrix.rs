@@ -46,6 +46,11 @@ impl ImatrixFile {
         &self.file.name
     }
 
+    /// As [`SourceFile::check_unchanged`].
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        self.file.check_unchanged()
+    }
+
     /// The values of the tensors whose names end in `ending`, by the name before it.
     pub(crate) fn floats(&self, ending: &str) -> Result<Vec<(String, Vec<f32>)>> {
         let named = |tensor: &RawTensor| {

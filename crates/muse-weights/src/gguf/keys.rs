@@ -42,12 +42,10 @@ impl<'a> Keys<'a> {
             let mut wide = [0; 8];
             wide[..size].copy_from_slice(bytes);
             match scalar(*item_type, wide) {
-                Some(Value::Unsigned(n)) => Ok(n),
-                Some(Value::Signed(n)) if n >= 0 => Ok(n as u64),
-                Some(Value::Bool(flag)) => Ok(flag.into()),
-                Some(Value::Signed(n)) => {
-                    Err(self.wrong(key, format!("{n} in the array"), EXPECTED))
-                }
+                Value::Unsigned(n) => Ok(n),
+                Value::Signed(n) if n >= 0 => Ok(n as u64),
+                Value::Bool(flag) => Ok(flag.into()),
+                Value::Signed(n) => Err(self.wrong(key, format!("{n} in the array"), EXPECTED)),
                 _ => Err(wrong()),
             }
         };
@@ -133,9 +131,12 @@ impl Settings for Keys<'_> {
     fn string(&self, key: &str) -> Result<Option<String>> {
         match self.value(key) {
             None => Ok(None),
-            Some(Value::String(range)) => {
-                let string = std::str::from_utf8(&self.file.bytes[range.clone()]);
-                Ok(Some(string.expect("`parse` checked that it is UTF-8").to_owned()))
+            Some(value @ Value::String(range)) => {
+                let string = str::from_utf8(&self.file.bytes[range.clone()]);
+                match string {
+                    Ok(string) => Ok(Some(string.to_owned())),
+                    Err(_) => Err(self.mistyped(key, value, "a string in UTF-8")),
+                }
             }
             Some(value) => Err(self.mistyped(key, value, "a string")),
         }

@@ -4,19 +4,13 @@ use muse_core::contract::{TokenKind, Vocabulary};
 
 use super::Keys;
 use crate::error::{Result, escaped};
-use crate::settings::Settings;
+use crate::settings::{Settings, special};
 
 const MODEL: &str = "tokenizer.ggml.model";
 const PRE: &str = "tokenizer.ggml.pre";
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const KINDS: &str = "tokenizer.ggml.token_type";
 const MERGES: &str = "tokenizer.ggml.merges";
-
-/// Special tokens that are found by their text, since the keys that name them may be absent.
-const END_OF_TEXT: &[u8] = b"<|end_of_text|>";
-const END_OF_TURN: &[u8] = b"<|eot|>";
-const END_OF_MESSAGE: &[u8] = b"<|eom|>";
-const PATCH: &[u8] = b"<|patch|>";
 
 /// Special tokens that the engine needs whether or not a tokenizer is loaded.
 pub(super) struct SpecialTokens {
@@ -39,12 +33,12 @@ pub(super) fn special_tokens(keys: Keys<'_>, vocab: usize) -> Result<SpecialToke
             return Err(keys.wrong(TOKENS, found, format!("{vocab}, the rows of the embedding")));
         }
         for (text, id) in tokens.zip(0..) {
-            match text {
-                END_OF_TEXT | END_OF_TURN => stop.push(id),
+            match std::str::from_utf8(text).unwrap_or_default() {
+                special::END_OF_TEXT | special::END_OF_TURN => stop.push(id),
                 // `<|eom|>` separates the messages of one answer: never a stop token, whatever the keys
                 // name.
-                END_OF_MESSAGE => stop.retain(|&stop| stop != id),
-                PATCH => image = Some(id),
+                special::END_OF_MESSAGE => stop.retain(|&stop| stop != id),
+                special::IMAGE => image = Some(id),
                 _ => {}
             }
         }
@@ -74,7 +68,7 @@ pub(super) fn vocabulary(keys: Keys<'_>) -> Result<Option<Vocabulary>> {
         }
     }
     let tokens = strings(keys, TOKENS)?;
-    let kinds = match keys.integers(KINDS)? {
+    let mut kinds = match keys.integers(KINDS)? {
         None => vec![TokenKind::Normal; tokens.len()],
         Some(kinds) if kinds.len() != tokens.len() => {
             let found = format!("an array of {}", kinds.len());
@@ -82,6 +76,12 @@ pub(super) fn vocabulary(keys: Keys<'_>) -> Result<Option<Vocabulary>> {
         }
         Some(kinds) => kinds.into_iter().map(kind).collect(),
     };
+    // Some converters write no types, or call every token normal.
+    if !kinds.iter().any(|kind| matches!(kind, TokenKind::Control | TokenKind::UserDefined)) {
+        for (kind, _) in kinds.iter_mut().zip(&tokens).filter(|(_, text)| is_special(text)) {
+            *kind = TokenKind::Control;
+        }
+    }
     let pre = keys.string(PRE)?;
     Ok(Some(Vocabulary::Bpe {
         kinds,
@@ -90,6 +90,13 @@ pub(super) fn vocabulary(keys: Keys<'_>) -> Result<Option<Vocabulary>> {
         bos: token(keys, "tokenizer.ggml.bos_token_id", tokens.len())?,
         tokens,
     }))
+}
+
+/// Whether a token has the form of the family's special tokens: `<|name|>`.
+fn is_special(text: &str) -> bool {
+    let name = text.strip_prefix("<|").and_then(|rest| rest.strip_suffix("|>"));
+    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.is_some_and(|name| !name.is_empty() && name.chars().all(in_name))
 }
 
 fn kind(id: u64) -> TokenKind {

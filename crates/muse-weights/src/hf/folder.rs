@@ -52,7 +52,7 @@ impl HfFolder {
 
 fn chat_template(folder: &mut Folder) -> Result<Option<String>> {
     if let Some(file) = folder.take("chat_template.jinja")? {
-        return Ok(Some(String::from_utf8_lossy(&file.bytes).into_owned()));
+        return Ok(Some(String::from_utf8_lossy(file.text()?).into_owned()));
     }
     let Some(file) = folder.take("tokenizer_config.json")? else { return Ok(None) };
     // The template is optional, and some files hold an array of templates: neither is an error.
@@ -114,7 +114,7 @@ fn shards(
         found,
         expected: expected.to_owned(),
     };
-    let index: Index = serde_json::from_slice(&index_file.bytes)
+    let index: Index = serde_json::from_slice(index_file.text()?)
         .map_err(|error| malformed(error.to_string(), "file names by tensor name"))?;
     let names: BTreeSet<&String> = index.weight_map.values().collect();
     let (mut files, mut tensors) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::folder::HfFolder;
 use super::object::Object;
 use crate::error::Result;
-use crate::settings::{Settings, max};
+use crate::settings::{Settings, max, special};
 
 /// Defaults from generation_config.json. Without it, stop tokens are those of config.json or of its
 /// `text_config`, `section`.
@@ -37,10 +37,28 @@ pub(super) fn defaults(
             break;
         }
     }
-    // `<|eom|>` separates the messages of one answer: never a stop token, whatever the files name.
-    let eom = folder.tokenizer.as_ref().and_then(|file| end_of_message(&file.bytes));
-    out.stop.retain(|&id| Some(id) != eom);
+    add_special_tokens(&mut out.stop, folder, vocab);
     Ok(out)
+}
+
+/// Adds the tokens that end an answer, which files may leave out: without them an answer would run
+/// on past its end. Removes `<|eom|>`, which separates the messages of one answer. A broken
+/// tokenizer.json is no error here: the tokenizer refuses it.
+fn add_special_tokens(stop: &mut Vec<u32>, folder: &HfFolder, vocab: usize) {
+    let json = folder.tokenizer.as_ref().and_then(|file| file.text().ok());
+    let tokenizer = json.and_then(|json| serde_json::from_slice(json).ok());
+    let Some(Tokenizer { added_tokens }) = tokenizer else { return };
+    for AddedToken { id, content } in added_tokens {
+        match content.as_str() {
+            special::END_OF_TEXT | special::END_OF_TURN if (id as usize) < vocab => {
+                if !stop.contains(&id) {
+                    stop.push(id);
+                }
+            }
+            special::END_OF_MESSAGE => stop.retain(|&stop| stop != id),
+            _ => {}
+        }
+    }
 }
 
 /// The special tokens of tokenizer.json.
@@ -53,11 +71,4 @@ struct Tokenizer {
 struct AddedToken {
     id: u32,
     content: String,
-}
-
-/// The id of `<|eom|>`. A broken tokenizer.json is no error here: the tokenizer refuses it.
-fn end_of_message(tokenizer: &[u8]) -> Option<u32> {
-    let tokenizer: Tokenizer = serde_json::from_slice(tokenizer).ok()?;
-    let mut added = tokenizer.added_tokens.iter();
-    added.find(|token| token.content == "<|eom|>").map(|token| token.id)
 }

@@ -17,7 +17,7 @@ pub(crate) struct Object {
 
 impl Object {
     pub(crate) fn parse(file: &SourceFile) -> Result<Self> {
-        let members = serde_json::from_slice(&file.bytes).map_err(|error| Error::Malformed {
+        let members = serde_json::from_slice(file.text()?).map_err(|error| Error::Malformed {
             file: file.name.clone(),
             location: "JSON".to_owned(),
             found: error.to_string(),

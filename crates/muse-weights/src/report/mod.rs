@@ -162,7 +162,8 @@ fn formats(tensors: &[RawTensor]) -> Vec<FormatShare> {
 }
 
 fn tokenizer_json(file: &SourceFile) -> TokenizerSummary {
-    let Ok(json) = serde_json::from_slice::<Value>(&file.bytes) else {
+    let text = file.text().unwrap_or_default();
+    let Ok(json) = serde_json::from_slice::<Value>(text) else {
         return TokenizerSummary {
             kind: "tokenizer.json, not JSON".to_owned(),
             ..Default::default()

@@ -46,6 +46,7 @@ impl Imatrix {
                 by_tensor.insert(name, sums.into_iter().map(|sum| sum / count).collect());
             }
         }
+        file.check_unchanged()?;
         Ok(Self { name: file.name().to_owned(), by_tensor })
     }
 

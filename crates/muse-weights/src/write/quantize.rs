@@ -103,6 +103,9 @@ pub fn quantize(
         })?;
         on_progress(QuantizeProgress::Tensor(&written));
     }
+    for source in [Some(checkpoint), options.vocabulary].into_iter().flatten() {
+        source.check_unchanged()?;
+    }
     writer.finish()
 }
 

@@ -82,7 +82,7 @@ fn tables(file: &SourceFile, rows: Option<usize>, keys: &mut GgufKeys) -> Result
         expected,
     };
     let Tokenizer { added_tokens, model } =
-        serde_json::from_slice(&file.bytes).map_err(|error| {
+        serde_json::from_slice(file.text()?).map_err(|error| {
             malformed("JSON", error.to_string(), "a tokenizer.json of HuggingFace".to_owned())
         })?;
     if model.r#type.as_deref().is_some_and(|kind| kind != "BPE") {

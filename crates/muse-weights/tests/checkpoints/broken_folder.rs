@@ -150,6 +150,11 @@ fn broken_containers() {
 
 const SETTINGS: &[Case] = &[
     ("not JSON", |f| f.other("config.json", "{"), &["config.json", "EOF"]),
+    (
+        "UTF-16",
+        |f| f.other("config.json", *b"\xff\xfe{\0"),
+        &["config.json", "text in UTF-16", "UTF-8"],
+    ),
     ("a list", |f| f.other("config.json", "[]"), &["config.json", "a JSON object"]),
     ("deep", |f| f.other("config.json", "[".repeat(100_000)), &["config.json", "a JSON object"]),
     (

@@ -3,6 +3,7 @@
 mod broken_folder;
 mod broken_gguf;
 mod broken_keys;
+mod files;
 mod gguf;
 mod huggingface;
 mod inspect;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::support::*;
-use muse_core::contract::{LayerSpec, TextSpec, WeightSource};
+use muse_core::contract::{LayerSpec, TextSpec, TokenKind, Vocabulary, WeightSource};
 use muse_core::quant::Format;
 use muse_weights::Checkpoint;
 
@@ -243,6 +243,106 @@ fn eom_is_never_a_stop_token() {
     target.config["eos_token_id"] = serde_json::json!([3, 4, 5]);
     target.other("tokenizer.json", r#"{"added_tokens": [{"id": 4, "content": "<|eom|>"}]}"#);
     assert_eq!(folder(target).generation().stop, [3, 5]);
+}
+
+#[test]
+fn padding_behind_the_last_tensor_is_ignored() {
+    let sound = small_text().bytes();
+    for padding in [1, 31, 32, 100, 4096] {
+        let padded = [&sound[..], &vec![7; padding]].concat();
+        let padded = open_gguf(padded).unwrap_or_else(|error| panic!("{padding}: {error}"));
+        assert_same(&padded, &gguf(&small_text()));
+    }
+}
+
+#[test]
+fn unused_keys_may_hold_anything() {
+    let mut file = small_text();
+    file.set("general.name", Key::bytes(b"na\xefve"));
+    file.set("general.tags", Key::Texts(vec![vec![0xff], vec![0xc3, 0x28]]));
+    file.set("general.flag", Key::Raw(7, vec![2]));
+    file.set("NAME", Key::bytes(b"x"));
+    let mut bytes = file.bytes();
+    let at = bytes.windows(4).position(|window| window == b"NAME").expect("the key");
+    bytes[at..at + 4].copy_from_slice(b"\xffAME");
+    let checkpoint = open_gguf(bytes).unwrap_or_else(|error| panic!("{error}"));
+    assert_same(&checkpoint, &gguf(&small_text()));
+}
+
+/// Without types, or with all of them normal, `<|name|>` is a special token.
+#[test]
+fn special_tokens_without_types_are_found_by_their_text() {
+    let kinds = |file: &Gguf| match gguf(file).vocabulary().expect("readable") {
+        Some(Vocabulary::Bpe { kinds, .. }) => kinds,
+        other => panic!("{other:?}"),
+    };
+    let (normal, control) = (TokenKind::Normal, TokenKind::Control);
+    let expected = [normal, normal, control, control, control, control, control, normal];
+    assert_eq!(kinds(&small_text()), expected);
+    let mut silent = small_text();
+    silent.remove_key("tokenizer.ggml.token_type");
+    assert_eq!(kinds(&silent), expected);
+    let mut all_normal = small_text();
+    all_normal.set("tokenizer.ggml.token_type", Key::I32s(vec![1; 8]));
+    assert_eq!(kinds(&all_normal), expected);
+    for file in [silent, all_normal] {
+        assert_eq!(gguf(&file).generation().stop, [3, 5]);
+    }
+}
+
+#[test]
+fn json_files_may_begin_with_a_byte_order_mark() {
+    const TOKENIZER: &str = r#"{"added_tokens": [{"id": 5, "content": "<|eot|>"}]}"#;
+    let marked = |text: &str| [b"\xef\xbb\xbf", text.as_bytes()].concat();
+    let mut target = small_target();
+    target.other("generation_config.json", r#"{"temperature": 0.5}"#);
+    target.other("tokenizer.json", TOKENIZER);
+    target.other("chat_template.jinja", "{{ bos_token }}");
+    let plain = folder(target.clone());
+    let mut files = target.files();
+    for (name, bytes) in &mut files {
+        if !name.ends_with(".safetensors") {
+            bytes.splice(..0, *b"\xef\xbb\xbf");
+        }
+    }
+    let checkpoint = open(files).unwrap_or_else(|error| panic!("{error}"));
+    assert_same(&checkpoint, &plain);
+    assert_eq!(checkpoint.generation(), plain.generation());
+    assert_eq!(checkpoint.chat_template().expect("readable").as_deref(), Some("{{ bos_token }}"));
+    let vocabulary = checkpoint.vocabulary().expect("readable");
+    assert!(
+        matches!(vocabulary, Some(Vocabulary::HuggingFace(json)) if json == TOKENIZER.as_bytes())
+    );
+    let mut sharded = small_target().sharded();
+    for (name, bytes) in &mut sharded {
+        if name.ends_with(".json") {
+            *bytes = marked(std::str::from_utf8(bytes).expect("JSON"));
+        }
+    }
+    assert_same(&open(sharded).expect("a checkpoint"), &folder(small_target()));
+}
+
+/// A stop token that ends texts alone would let answers run past the end of their turn.
+#[test]
+fn tokens_that_end_an_answer_always_stop() {
+    let mut target = small_target();
+    target.other(
+        "tokenizer.json",
+        r#"{"added_tokens": [{"id": 3, "content": "<|end_of_text|>"},
+            {"id": 4, "content": "<|eom|>"}, {"id": 5, "content": "<|eot|>"},
+            {"id": 99, "content": "<|eot|>"}]}"#,
+    );
+    for (eos, expected) in [
+        (serde_json::json!(3), [3, 5]),
+        (serde_json::json!([5]), [5, 3]),
+        (serde_json::json!([4, 5, 3]), [5, 3]),
+        (serde_json::json!(null), [3, 5]),
+    ] {
+        let mut target = target.clone();
+        target.config["eos_token_id"] = eos.clone();
+        target.text()["eos_token_id"] = serde_json::json!(null);
+        assert_eq!(folder(target).generation().stop, expected, "{eos}");
+    }
 }
 
 #[test]

@@ -43,6 +43,13 @@ impl Key {
     }
 }
 
+impl Key {
+    /// A string that need not be UTF-8.
+    pub(crate) fn bytes(bytes: &[u8]) -> Self {
+        Self::Raw(8, text_bytes(bytes))
+    }
+}
+
 impl From<&str> for Key {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
