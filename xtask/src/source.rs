@@ -41,39 +41,49 @@ impl Source {
     }
 }
 
-/// Reads all text files below `root` that people write: sources, manifests, documents, scripts.
-pub(crate) fn read_tree(root: &Path) -> Result<Vec<Source>> {
-    let mut paths = Vec::new();
-    walk(root, &mut paths)?;
+/// Every file below `root` but what git and cargo keep, as sorted paths with `/`.
+pub(crate) fn paths(root: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    walk(root, &mut files)?;
+    let below = |path: PathBuf| {
+        let path = path.strip_prefix(root).expect("found below the root").to_string_lossy();
+        path.replace('\\', "/")
+    };
+    let mut paths: Vec<String> = files.into_iter().map(below).collect();
     paths.sort();
-    let mut sources = Vec::new();
-    for path in paths {
-        let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-        let below = path.strip_prefix(root).expect("found below the root");
-        sources.push(Source::new(&below.to_string_lossy().replace('\\', "/"), &text));
-    }
-    Ok(sources)
+    Ok(paths)
+}
+
+/// Reads those of `paths` that people write: sources, manifests, documents, scripts.
+pub(crate) fn read_tree(root: &Path, paths: &[String]) -> Result<Vec<Source>> {
+    const WRITTEN: [&str; 10] =
+        ["rs", "toml", "md", "proto", "py", "sh", "yml", "yaml", "service", "cpp"];
+    let is_written = |path: &&String| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+        ending.is_some_and(|ending| WRITTEN.contains(&ending))
+            || name == "Dockerfile"
+            || *path == ".ci/run"
+    };
+    let read = |path: &String| {
+        let text = fs::read_to_string(root.join(path)).with_context(|| path.clone())?;
+        Ok(Source::new(path, &text))
+    };
+    paths.iter().filter(is_written).map(read).collect()
 }
 
 fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
-    const WRITTEN: [&str; 10] =
-        ["rs", "toml", "md", "proto", "py", "sh", "yml", "yaml", "service", "cpp"];
     // Cargo marks its build folders with this file, whatever they are called.
     if folder.join("CACHEDIR.TAG").exists() {
         return Ok(());
     }
     for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() {
-            if name != ".git" && name != "target" {
-                walk(&path, paths)?;
-            }
-        } else if path.extension().is_some_and(|e| WRITTEN.iter().any(|w| e == *w))
-            || name == "Dockerfile"
-            || path.ends_with(".ci/run")
-        {
+        let name = path.file_name().unwrap_or_default();
+        if !path.is_dir() {
             paths.push(path);
+        } else if name != ".git" && name != "target" {
+            walk(&path, paths)?;
         }
     }
     Ok(())

@@ -1,8 +1,10 @@
-//! The rules of the house that a program can check. Each rule is a function from what it reads to
+//! The workspace's rules that a program can check. Each rule is a function from what it reads to
 //! the faults it finds, and has a test that plants the fault.
 
+mod documents;
 mod layers;
 mod manifests;
+mod retired;
 mod rules;
 mod sizes;
 
@@ -19,10 +21,13 @@ pub(crate) type Fault = String;
 /// Checks every rule and prints the largest files and functions.
 pub(crate) fn run(sh: &Shell, root: &Path) -> Result<()> {
     let metadata = cmd!(sh, "cargo metadata --format-version 1 --no-deps").quiet().read()?;
-    let sources = source::read_tree(root)?;
+    let paths = source::paths(root)?;
+    let sources = source::read_tree(root, &paths)?;
     let mut faults = layers::check(&metadata)?;
     faults.extend(rules::check(&sources));
     faults.extend(manifests::check(&sources)?);
+    faults.extend(retired::check(&sources));
+    faults.extend(documents::check(&sources, &paths));
     faults.extend(golden::listing_faults(root)?);
     print!("{}", sizes::report(&sources));
     if faults.is_empty() {
