@@ -1,4 +1,4 @@
-//! The server: listens for gRPC and HTTP, and leaves in good order.
+//! The server: listens for gRPC and HTTP, and drains when it is told to stop.
 
 use std::future::Future;
 use std::io;
@@ -15,16 +15,15 @@ use tonic_health::server::HealthReporter;
 use tracing::{info, warn};
 
 use crate::app::App;
-use crate::service::{Gate, Service};
+use crate::service::{DrainGuard, Service};
 use crate::{grpc, http};
 
-/// Streams that one connection may have open.
-const STREAMS: u32 = 1024;
-/// How long replies may still be on their way when all requests are done.
-const FAREWELL: Duration = Duration::from_secs(2);
-
-/// How long to wait when there are no descriptors left to accept with.
-const BREATH: Duration = Duration::from_millis(100);
+/// Streams that one gRPC connection may have open.
+const MAX_CONCURRENT_STREAMS: u32 = 1024;
+/// How long connections may take to send their last replies once all requests are done.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to wait before accepting again when no file descriptor is left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Where and how to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,29 +32,29 @@ pub struct ServeOptions {
     pub grpc: SocketAddr,
     /// Address of HTTP; port 0 takes a free one.
     pub http: SocketAddr,
-    /// The most bytes of a request.
+    /// The most bytes of a request's body or message.
     pub max_message_bytes: usize,
     /// How long running requests may take to finish when the server drains.
     pub drain: Duration,
-    /// How long an HTTP connection may take to send the head of a request, or stay without one, and
-    /// one of gRPC to send the preface of HTTP/2.
-    pub silence: Duration,
+    /// How long an HTTP connection may take to send the head of a request or stay idle between
+    /// requests, and a gRPC connection may take to send the preface of HTTP/2.
+    pub idle_timeout: Duration,
 }
 
 impl Default for ServeOptions {
-    /// Loopback, the usual ports, 64 MiB, 30 seconds to drain and a minute of silence.
+    /// Loopback, ports 50051 and 8080, 64 MiB, 30 seconds to drain, an idle timeout of 60 seconds.
     fn default() -> Self {
         Self {
             grpc: SocketAddr::from(([127, 0, 0, 1], 50051)),
             http: SocketAddr::from(([127, 0, 0, 1], 8080)),
             max_message_bytes: 64 << 20,
             drain: Duration::from_secs(30),
-            silence: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(60),
         }
     }
 }
 
-/// A server that listens, but does not answer yet.
+/// A server whose sockets are bound, but which does not answer yet.
 pub struct Server {
     service: Service,
     options: ServeOptions,
@@ -64,23 +63,24 @@ pub struct Server {
 }
 
 impl Server {
-    /// Says whether the addresses are free, before a model is loaded for minutes.
+    /// Checks that the addresses are free, before a model is loaded for minutes.
     ///
     /// # Errors
-    /// When one of them is taken or not this machine's; the message says which.
+    /// When one of them is in use or not an address of this machine; the message says which.
     pub fn check(options: &ServeOptions) -> io::Result<()> {
         for (name, address) in [("gRPC", options.grpc), ("HTTP", options.http)] {
-            std::net::TcpListener::bind(address).map_err(|error| refused(name, address, &error))?;
+            std::net::TcpListener::bind(address)
+                .map_err(|error| bind_error(name, address, &error))?;
         }
         Ok(())
     }
 
-    /// Takes the addresses.
+    /// Binds the addresses.
     ///
     /// # Errors
-    /// When one of them is taken or not this machine's; the message says which.
+    /// As [`Server::check`].
     pub async fn bind(app: Arc<App>, options: ServeOptions) -> io::Result<Self> {
-        let service = Service::new(app, Gate::default());
+        let service = Service::new(app, DrainGuard::default());
         let grpc = listen("gRPC", options.grpc).await?;
         let http = listen("HTTP", options.http).await?;
         Ok(Self { service, options, grpc, http })
@@ -96,8 +96,8 @@ impl Server {
         self.http.local_addr().expect("a bound socket has an address")
     }
 
-    /// Serves until `shutdown`, then drains: health says so, new requests are refused, running ones
-    /// finish within the limit, what still runs behind it is ended.
+    /// Serves until `shutdown`, then drains: health reports NOT_SERVING, new requests are refused,
+    /// running ones may finish within [`ServeOptions::drain`], after which they are cancelled.
     ///
     /// # Errors
     /// When a listener fails.
@@ -105,18 +105,18 @@ impl Server {
         let Self { service, options, grpc, http } = self;
         let (close, closing) = watch::channel(false);
         let closed = |mut closing: watch::Receiver<bool>| async move {
-            // An error means that the other half is gone, which is a reason to close as well.
+            // An error means that the sender is dropped, which is a reason to close as well.
             let _ = closing.wait_for(|&close| close).await;
         };
         let (routes, health) = grpc::routes(&service, options.max_message_bytes).await;
-        let silence = options.silence;
+        let timeout = options.idle_timeout;
         let connections = TcpIncoming::from(grpc)
             .with_nodelay(Some(true))
             .then(move |socket| async move {
                 match socket {
-                    Ok(socket) => Some(io::Result::Ok(grpc::Greeting::within(silence, socket))),
+                    Ok(socket) => Some(io::Result::Ok(grpc::PrefaceTimeout::new(timeout, socket))),
                     Err(error) => {
-                        recover("gRPC", &error).await;
+                        on_accept_error("gRPC", &error).await;
                         None
                     }
                 }
@@ -125,11 +125,11 @@ impl Server {
         let grpc = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(Duration::from_secs(30)))
             .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-            .max_concurrent_streams(STREAMS)
+            .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
             .add_routes(routes)
             .serve_with_incoming_shutdown(connections, closed(closing.clone()));
         let router = http::router(service.clone(), options.max_message_bytes);
-        let http = http::serve(http, router, options.silence, closed(closing));
+        let http = http::serve(http, router, options.idle_timeout, closed(closing));
         let (mut grpc, mut http) = (tokio::spawn(grpc), tokio::spawn(http));
         let failed = tokio::select! {
             () = shutdown => None,
@@ -141,10 +141,10 @@ impl Server {
         if let Some((name, why)) = failed {
             return Err(io::Error::other(format!("the {name} listener failed: {why}")));
         }
-        // Idle connections close at once; a client that watches health, or does not read its last
-        // reply, must not hold the process.
-        let goodbye = async { tokio::join!(&mut grpc, &mut http) };
-        if tokio::time::timeout(FAREWELL, goodbye).await.is_err() {
+        // Idle connections close at once. A client that watches health, or does not read its last
+        // reply, must not keep the process alive.
+        let closed = async { tokio::join!(&mut grpc, &mut http) };
+        if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
             grpc.abort();
             http.abort();
         }
@@ -154,32 +154,32 @@ impl Server {
 }
 
 async fn listen(name: &str, address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| refused(name, address, &error))
+    TcpListener::bind(address).await.map_err(|error| bind_error(name, address, &error))
 }
 
-fn refused(name: &str, address: SocketAddr, error: &io::Error) -> io::Error {
+fn bind_error(name: &str, address: SocketAddr, error: &io::Error) -> io::Error {
     let message = format!("cannot listen for {name} on {address}: {error}; choose another address");
     io::Error::new(error.kind(), message)
 }
 
-/// A client that hung up already is its own matter; without descriptors there is a pause, in which
-/// others may end.
-pub(crate) async fn recover(name: &str, error: &io::Error) {
+/// Handles a failed accept. A client that hung up is ignored; otherwise descriptors have run out,
+/// and accepting pauses so that other connections may end.
+pub(crate) async fn on_accept_error(name: &str, error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
         warn!("cannot accept a connection for {name}: {error}; trying again");
-        tokio::time::sleep(BREATH).await;
+        tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
     }
 }
 
 async fn drain(service: &Service, health: &HealthReporter, limit: Duration) {
-    service.gate().close();
-    grpc::tell_health(health, ServingStatus::NotServing).await;
-    info!(running = service.gate().inside(), "draining");
-    if tokio::time::timeout(limit, service.gate().empty()).await.is_err() {
-        warn!(running = service.gate().inside(), "the limit of the drain passed");
-        service.gate().stop(service.app().engine.as_ref());
-        // A step and a reply away from the end.
-        let _ = tokio::time::timeout(FAREWELL, service.gate().empty()).await;
+    service.drain_guard().drain();
+    grpc::set_health(health, ServingStatus::NotServing).await;
+    info!(running = service.drain_guard().active(), "draining");
+    if tokio::time::timeout(limit, service.drain_guard().idle()).await.is_err() {
+        warn!(running = service.drain_guard().active(), "the drain timed out");
+        service.drain_guard().stop(service.app().engine.as_ref());
+        // Cancelled sequences end with the next step.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, service.drain_guard().idle()).await;
     }
 }

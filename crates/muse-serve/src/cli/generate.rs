@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use muse_core::contract::{Token, Tokenizer};
 use muse_proto::v1::generate_service_server::GenerateService;
 use muse_proto::v1::{self, generate_response::Event};
-use muse_serve::grpc::Generate;
+use muse_serve::grpc::GenerateApi;
 use muse_serve::runtime::{LoadOptions, Loaded};
 use muse_weights::NewFile;
 use serde_json::json;
@@ -43,7 +43,7 @@ pub(super) fn run(command: &GenerateCommand) -> Result<ExitCode> {
         ignore_model_stop: command.ignore_stop,
         ..v1::GenerateRequest::default()
     };
-    let service = Generate::new(Arc::new(loaded.start(on_failure())?));
+    let service = GenerateApi::new(Arc::new(loaded.start(on_failure())?));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut completion = Completion::new(tokenizer.is_some() && !command.json);
     runtime.block_on(completion.follow(&service, request))?;
@@ -140,7 +140,7 @@ impl Completion {
         }
     }
 
-    async fn follow(&mut self, service: &Generate, request: v1::GenerateRequest) -> Result<()> {
+    async fn follow(&mut self, service: &GenerateApi, request: v1::GenerateRequest) -> Result<()> {
         let complaint = |status: tonic::Status| anyhow!("{}", status.message());
         let events = service.generate(tonic::Request::new(request)).await.map_err(complaint)?;
         let mut events = events.into_inner();

@@ -9,7 +9,7 @@ use muse_proto::v1::chat_service_client::ChatServiceClient;
 use muse_proto::v1::chat_service_server::ChatService;
 use muse_proto::v1::{ChatRequest, ChatResponse};
 use muse_serve::App;
-use muse_serve::grpc::Chat;
+use muse_serve::grpc::ChatApi;
 use tokio_stream::Stream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
@@ -19,14 +19,14 @@ pub(super) type Events = Pin<Box<dyn Stream<Item = Result<ChatResponse, Status>>
 
 /// The way to the one who answers.
 pub(super) enum Link {
-    Here(Chat),
+    Here(ChatApi),
     Server(ChatServiceClient<Channel>),
 }
 
 impl Link {
     /// Answers with a model of this process.
     pub(super) fn here(app: Arc<App>) -> Self {
-        Self::Here(Chat::new(app))
+        Self::Here(ChatApi::new(app))
     }
 
     /// Connects to a server's gRPC address.

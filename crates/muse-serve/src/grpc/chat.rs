@@ -10,26 +10,26 @@ use tonic::{Request, Response, Status};
 
 use super::{Responses, convert, deadline};
 use crate::app::App;
-use crate::service::{Ask, ChatEvent, Gate, Rules, Service};
+use crate::service::{ChatConstraints, ChatEvent, ChatJob, DrainGuard, Service};
 
-/// Answers conversations.
-pub struct Chat {
+/// Implements `ChatService`.
+pub struct ChatApi {
     service: Service,
 }
 
-impl Chat {
-    /// Answers with a model of this process, for as long as it lives.
+impl ChatApi {
+    /// Serves a model within this process, without a network.
     pub fn new(app: Arc<App>) -> Self {
-        Self::over(Service::new(app, Gate::default()))
+        Self::with_service(Service::new(app, DrainGuard::default()))
     }
 
-    pub(super) fn over(service: Service) -> Self {
+    pub(super) fn with_service(service: Service) -> Self {
         Self { service }
     }
 }
 
 #[tonic::async_trait]
-impl ChatService for Chat {
+impl ChatService for ChatApi {
     type ChatStream = Responses<ChatResponse>;
 
     async fn chat(
@@ -40,42 +40,45 @@ impl ChatService for Chat {
         let request = request.into_inner();
         let settings = convert::settings(request.sampling, request.limits, deadline);
         let conversation = request.conversation.unwrap_or_default();
-        let (conversation, tools) = convert::conversation(conversation).map_err(convert::status)?;
-        let ask = Ask {
+        let (conversation, tool_choice) =
+            convert::conversation(conversation).map_err(convert::status)?;
+        let job = ChatJob {
             model: Some(request.model),
             conversation,
             settings,
             stop: request.stop,
             stop_ids: Vec::new(),
             choices: request.choices,
-            rules: Rules {
-                tools,
+            constraints: ChatConstraints {
+                tool_choice,
                 answer: convert::answer_rule(request.constraint).map_err(convert::status)?,
-                thinking: request.thinking_token_budget,
+                thinking_budget: request.thinking_token_budget,
             },
         };
-        let asked = ask.settings.logprobs.is_some();
+        let logprobs = job.settings.logprobs.is_some();
         let tokenizer = self.service.app().tokenizer.clone();
-        let answer = self.service.chat(ask).await.map_err(convert::status)?;
-        let responses = answer.filter_map(move |event| {
+        let events = self.service.chat(job).await.map_err(convert::status)?;
+        let responses = events.filter_map(move |event| {
             let (choice, event) = match event {
                 Ok(event) => event,
-                Err(refusal) => return Some(Err(convert::status(refusal))),
+                Err(error) => return Some(Err(convert::status(error))),
             };
             let event = match event {
                 ChatEvent::Progress { done, total } => {
                     Event::Progress(convert::progress(done, total))
                 }
-                ChatEvent::Think(text) => Event::Reasoning(TextDelta { text, tokens: Vec::new() }),
-                ChatEvent::Say { text, tokens } => {
-                    let token = |picked| convert::token(picked, tokenizer.as_deref(), asked);
+                ChatEvent::Reasoning(text) => {
+                    Event::Reasoning(TextDelta { text, tokens: Vec::new() })
+                }
+                ChatEvent::Content { text, tokens } => {
+                    let token = |sampled| convert::token(sampled, tokenizer.as_deref(), logprobs);
                     Event::Text(TextDelta { text, tokens: tokens.into_iter().map(token).collect() })
                 }
-                // Nobody can ask for them here.
-                ChatEvent::CallPart(_) => return None,
-                ChatEvent::Call(call) => Event::ToolCall(convert::call(call)),
-                ChatEvent::Spent(spent) => Event::Usage(convert::usage(spent)),
-                ChatEvent::End(end) => Event::Finish(convert::finish(end)),
+                // The protocol has no field to request deltas with.
+                ChatEvent::ToolCallDelta(_) => return None,
+                ChatEvent::ToolCall(call) => Event::ToolCall(convert::call(call)),
+                ChatEvent::Usage(usage) => Event::Usage(convert::usage(usage)),
+                ChatEvent::Finish(finish) => Event::Finish(convert::finish(finish)),
             };
             Some(Ok(ChatResponse { choice, event: Some(event) }))
         });

@@ -1,24 +1,23 @@
-//! Messages of `muse.v1` to the words of the service, and back.
-
-use std::ops::Range;
+//! Messages of `muse.v1` to the types of the service, and back.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use jiff::civil::Date;
 use muse_atem::AnswerRule;
-use muse_atem::request::{NO_PARAMETERS, ToolChoice, check_calls, check_tool_name};
+use muse_atem::request::{NO_PARAMETERS, SamplingFields, ToolChoice, check_calls, check_tool_name};
 use muse_core::contract::{
-    Content, Conversation, Message, Part, PromptPart, Sampled, Token, Tokenizer,
+    Content, Conversation, Message, Part, PromptPart, Sampled, Sampling, Token, Tokenizer, Tool,
+    ToolCall,
 };
-use muse_core::contract::{Rates, Tool, ToolCall};
 use muse_proto::v1::{self, FinishReason, ReasoningStrength, Role, ToolMode, finish::Matched};
 use tonic::Status;
 
-use crate::service::{End, Refusal, Settings, Spent};
+use crate::service::{ChatFinish, ChatUsage, GenerationSettings, ServiceError};
 
-/// The status of a refusal, its field spelled as a path in the request.
-pub(super) fn status(refusal: Refusal) -> Status {
-    crate::status::grpc(&refusal, |field| match field {
+/// The status of an error, its field spelled as a path in the request.
+pub(super) fn status(error: ServiceError) -> Status {
+    crate::status::to_grpc(&error, |field| match field {
         "temperature" | "top_k" | "top_p" | "min_p" | "repetition_penalty"
         | "frequency_penalty" | "presence_penalty" | "bias" | "seed" => format!("sampling.{field}"),
         "max_tokens" | "max_draft" | "logprobs" => format!("limits.{field}"),
@@ -33,18 +32,20 @@ pub(super) fn settings(
     sampling: Option<v1::Sampling>,
     limits: Option<v1::Limits>,
     deadline: Option<Duration>,
-) -> Settings {
+) -> GenerationSettings {
     let (sampling, limits) = (sampling.unwrap_or_default(), limits.unwrap_or_default());
-    Settings {
-        temperature: sampling.temperature,
-        top_k: sampling.top_k,
-        top_p: sampling.top_p,
-        min_p: sampling.min_p,
-        repetition_penalty: sampling.repetition_penalty,
-        frequency_penalty: sampling.frequency_penalty,
-        presence_penalty: sampling.presence_penalty,
-        bias: sampling.bias.into_iter().map(|b| (Token(b.id), b.bias)).collect(),
-        seed: sampling.seed,
+    GenerationSettings {
+        sampling: SamplingFields {
+            temperature: sampling.temperature,
+            top_k: sampling.top_k,
+            top_p: sampling.top_p,
+            min_p: sampling.min_p,
+            repetition_penalty: sampling.repetition_penalty,
+            frequency_penalty: sampling.frequency_penalty,
+            presence_penalty: sampling.presence_penalty,
+            logit_bias: sampling.bias.into_iter().map(|b| (Token(b.id), b.bias)).collect(),
+            seed: sampling.seed,
+        },
         max_tokens: limits.max_tokens,
         max_draft: limits.max_draft,
         logprobs: limits.logprobs,
@@ -53,14 +54,31 @@ pub(super) fn settings(
     }
 }
 
-/// Reads a conversation and how its tools may be chosen. Refusals name the field by its path.
+/// The sampling used where a request sets nothing; the seed is left out.
+pub(super) fn default_sampling(sampling: &Sampling) -> v1::Sampling {
+    let bias = |&(token, bias): &(Token, f32)| v1::TokenBias { id: token.0, bias };
+    v1::Sampling {
+        temperature: Some(sampling.temperature),
+        top_k: Some(sampling.top_k),
+        top_p: Some(sampling.top_p),
+        min_p: Some(sampling.min_p),
+        repetition_penalty: Some(sampling.repetition_penalty),
+        frequency_penalty: Some(sampling.frequency_penalty),
+        presence_penalty: Some(sampling.presence_penalty),
+        bias: sampling.logit_bias.iter().map(bias).collect(),
+        seed: None,
+    }
+}
+
+/// Reads a conversation and its tool choice. Errors name the field by its path.
 pub(super) fn conversation(
     message: v1::Conversation,
-) -> Result<(Conversation, ToolChoice), Refusal> {
-    let messages = message.messages.into_iter().enumerate().map(|(i, m)| turn(i, m));
+) -> Result<(Conversation, ToolChoice), ServiceError> {
+    let messages = message.messages.into_iter().enumerate().map(|(i, m)| read_message(i, m));
     let messages: Vec<_> = messages.collect::<Result<_, _>>()?;
-    check_calls(&messages)
-        .map_err(|wrong| Refusal::field(&format!("conversation.{}", wrong.path), wrong.message))?;
+    check_calls(&messages).map_err(|wrong| {
+        ServiceError::invalid_field(&format!("conversation.{}", wrong.path), wrong.message)
+    })?;
     let mut conversation = Conversation {
         messages,
         tools: tools(message.tools)?,
@@ -72,11 +90,11 @@ pub(super) fn conversation(
         ..Conversation::default()
     };
     let choice = message.tool_choice.and_then(|choice| choice.choice);
-    let choice = choose_tool(choice, &mut conversation)?;
+    let choice = apply_tool_choice(choice, &mut conversation)?;
     Ok((conversation, choice))
 }
 
-fn turn(index: usize, message: v1::Message) -> Result<Message, Refusal> {
+fn read_message(index: usize, message: v1::Message) -> Result<Message, ServiceError> {
     let path = |field: &str| format!("conversation.messages[{index}].{field}");
     let role = Role::try_from(message.role).unwrap_or(Role::Unspecified);
     let only = |field: &str, filled: bool, owner: Role| {
@@ -85,7 +103,7 @@ fn turn(index: usize, message: v1::Message) -> Result<Message, Refusal> {
         }
         let (found, owner) = (role.as_str_name(), owner.as_str_name());
         let message = format!("is set in a message of {found}; it belongs to {owner} only");
-        Err(Refusal::field(&path(field), message))
+        Err(ServiceError::invalid_field(&path(field), message))
     };
     only("reasoning", !message.reasoning.is_empty(), Role::Assistant)?;
     only("tool_calls", !message.tool_calls.is_empty(), Role::Assistant)?;
@@ -99,7 +117,7 @@ fn turn(index: usize, message: v1::Message) -> Result<Message, Refusal> {
         Role::Assistant => Ok(Message::Assistant {
             reasoning: filled(message.reasoning),
             content,
-            calls: message.tool_calls.into_iter().map(core_call).collect(),
+            calls: message.tool_calls.into_iter().map(tool_call).collect(),
             recipient: None,
             end_turn: None,
         }),
@@ -114,27 +132,29 @@ fn turn(index: usize, message: v1::Message) -> Result<Message, Refusal> {
                 "found unknown role {found}; give ROLE_SYSTEM (1), ROLE_USER (2), ROLE_ASSISTANT \
                  (3) or ROLE_TOOL (4)"
             );
-            Err(Refusal::field(&path("role"), message))
+            Err(ServiceError::invalid_field(&path("role"), message))
         }
     }
 }
 
-fn content(path: &str, parts: Vec<v1::Part>) -> Result<Content, Refusal> {
+fn content(path: &str, parts: Vec<v1::Part>) -> Result<Content, ServiceError> {
     let part = |(i, part): (usize, v1::Part)| match part.part {
         Some(v1::part::Part::Text(text)) => Ok(Part::Text(text)),
         None => {
             let message = "found a part of unknown kind; this server reads text";
-            Err(Refusal::field(&format!("{path}[{i}]"), message))
+            Err(ServiceError::invalid_field(&format!("{path}[{i}]"), message))
         }
     };
     parts.into_iter().enumerate().map(part).collect()
 }
 
-fn tools(messages: Vec<v1::Tool>) -> Result<Vec<Tool>, Refusal> {
+fn tools(messages: Vec<v1::Tool>) -> Result<Vec<Tool>, ServiceError> {
     let mut tools: Vec<Tool> = Vec::with_capacity(messages.len());
     let mut names = HashSet::new();
     for (i, message) in messages.into_iter().enumerate() {
-        let wrong = |message| Refusal::field(&format!("conversation.tools[{i}].name"), message);
+        let wrong = |message| {
+            ServiceError::invalid_field(&format!("conversation.tools[{i}].name"), message)
+        };
         check_tool_name(&message.name).map_err(wrong)?;
         if !names.insert(message.name.clone()) {
             return Err(wrong(format!("a second tool is named {:?}; rename one", message.name)));
@@ -150,11 +170,11 @@ fn tools(messages: Vec<v1::Tool>) -> Result<Vec<Tool>, Refusal> {
     Ok(tools)
 }
 
-fn core_call(call: v1::ToolCall) -> ToolCall {
+fn tool_call(call: v1::ToolCall) -> ToolCall {
     ToolCall { id: call.id, name: call.name, arguments: call.arguments_json }
 }
 
-fn strength(value: i32) -> Result<Option<String>, Refusal> {
+fn strength(value: i32) -> Result<Option<String>, ServiceError> {
     let word = match ReasoningStrength::try_from(value) {
         Ok(ReasoningStrength::Unspecified) => return Ok(None),
         Ok(ReasoningStrength::Low) => "low",
@@ -163,52 +183,37 @@ fn strength(value: i32) -> Result<Option<String>, Refusal> {
         Ok(ReasoningStrength::Xhigh) => "xhigh",
         Err(_) => {
             let message = format!("found {value}; give a value of ReasoningStrength (0 to 4)");
-            return Err(Refusal::field("conversation.reasoning_strength", message));
+            return Err(ServiceError::invalid_field("conversation.reasoning_strength", message));
         }
     };
     Ok(Some(word.to_owned()))
 }
 
-fn date(field: &str, text: String) -> Result<Option<String>, Refusal> {
+fn date(field: &str, text: String) -> Result<Option<String>, ServiceError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let shape = |(i, byte): (usize, u8)| {
-        if i == 4 || i == 7 { byte == b'-' } else { byte.is_ascii_digit() }
-    };
-    let number = |digits| text.get::<Range<usize>>(digits)?.parse::<u32>().ok();
-    if text.len() == 10
-        && text.bytes().enumerate().all(shape)
-        && let (Some(year), Some(month), Some(day)) = (number(0..4), number(5..7), number(8..10))
-        && (1..=days(year, month)).contains(&day)
-    {
+    // The parser also takes other spellings, years of more digits, and dates with a time.
+    if text.len() == 10 && text.parse::<Date>().is_ok_and(|date| date.to_string() == text) {
         return Ok(Some(text));
     }
     let message = format!("found {text:?}; give a day of the calendar as YYYY-MM-DD");
-    Err(Refusal::field(&format!("conversation.{field}"), message))
+    Err(ServiceError::invalid_field(&format!("conversation.{field}"), message))
 }
 
-/// The days of a month, none when there is no such month.
-fn days(year: u32, month: u32) -> u32 {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + u32::from(leap),
-        _ => 0,
-    }
-}
-
-/// Offers no tools, or commits the header of a call. Returns what is left to demand.
-fn choose_tool(
+/// Removes the tools of a conversation that may call none, and commits the header of a call to a
+/// named tool.
+fn apply_tool_choice(
     choice: Option<v1::tool_choice::Choice>,
     conversation: &mut Conversation,
-) -> Result<ToolChoice, Refusal> {
+) -> Result<ToolChoice, ServiceError> {
     use v1::tool_choice::Choice;
     match choice {
         None => Ok(ToolChoice::Auto),
         Some(Choice::Mode(mode)) => {
-            let wrong = |message| Err(Refusal::field("conversation.tool_choice.mode", message));
+            let wrong = |message| {
+                Err(ServiceError::invalid_field("conversation.tool_choice.mode", message))
+            };
             match ToolMode::try_from(mode) {
                 Ok(ToolMode::Unspecified | ToolMode::Auto) => Ok(ToolChoice::Auto),
                 Ok(ToolMode::None) => {
@@ -225,7 +230,7 @@ fn choose_tool(
         Some(Choice::Name(name)) => {
             if !conversation.tools.iter().any(|tool| tool.name == name) {
                 let message = format!("tool {name:?} is not among `tools`; declare it there");
-                return Err(Refusal::field("conversation.tool_choice.name", message));
+                return Err(ServiceError::invalid_field("conversation.tool_choice.name", message));
             }
             conversation.answer_prefix =
                 vec![PromptPart::Text(format!(" to={name}")), PromptPart::Special("<|message|>")];
@@ -235,7 +240,7 @@ fn choose_tool(
 }
 
 /// What the visible answer must be.
-pub(super) fn answer_rule(constraint: Option<v1::Constraint>) -> Result<AnswerRule, Refusal> {
+pub(super) fn answer_rule(constraint: Option<v1::Constraint>) -> Result<AnswerRule, ServiceError> {
     use v1::constraint::Rule;
     let Some(constraint) = constraint else { return Ok(AnswerRule::Free) };
     match constraint.rule {
@@ -245,7 +250,7 @@ pub(super) fn answer_rule(constraint: Option<v1::Constraint>) -> Result<AnswerRu
         Some(Rule::Choice(choice)) => Ok(AnswerRule::Choice(choice.texts)),
         None => {
             let message = "found no rule; give json_schema, regex, lark or choice, or leave it out";
-            Err(Refusal::field("answer", message))
+            Err(ServiceError::invalid_field("answer", message))
         }
     }
 }
@@ -258,8 +263,12 @@ pub(super) fn progress(done: u32, total: u32) -> v1::Progress {
     v1::Progress { done, total }
 }
 
-/// A token; `asked` whether log-probabilities are.
-pub(super) fn token(picked: Sampled, tokenizer: Option<&dyn Tokenizer>, asked: bool) -> v1::Token {
+/// A token, with its log-probability when `logprobs` were requested.
+pub(super) fn token(
+    sampled: Sampled,
+    tokenizer: Option<&dyn Tokenizer>,
+    logprobs: bool,
+) -> v1::Token {
     let bytes = |token: Token| {
         let mut bytes = Vec::new();
         if let Some(tokenizer) = tokenizer {
@@ -267,16 +276,16 @@ pub(super) fn token(picked: Sampled, tokenizer: Option<&dyn Tokenizer>, asked: b
         }
         bytes
     };
-    let other = |(token, logprob): (Token, f32)| v1::Alternative {
+    let alternative = |(token, logprob): (Token, f32)| v1::Alternative {
         id: token.0,
         bytes: bytes(token),
         logprob,
     };
     v1::Token {
-        id: picked.token.0,
-        bytes: bytes(picked.token),
-        logprob: asked.then_some(picked.logprob),
-        top: picked.top.into_iter().map(other).collect(),
+        id: sampled.token.0,
+        bytes: bytes(sampled.token),
+        logprob: logprobs.then_some(sampled.logprob),
+        top: sampled.top.into_iter().map(alternative).collect(),
     }
 }
 
@@ -284,10 +293,9 @@ pub(super) fn call(call: ToolCall) -> v1::ToolCall {
     v1::ToolCall { id: call.id, name: call.name, arguments_json: call.arguments }
 }
 
-pub(super) fn usage(spent: Spent) -> v1::Usage {
-    let (usage, timings) = (&spent.usage, &spent.timings);
-    let rates = Rates::of([(usage, timings)]);
-    let told = v1::Timings {
+pub(super) fn usage(usage: ChatUsage) -> v1::Usage {
+    let (timings, rates) = (&usage.timings, usage.rates());
+    let timings = v1::Timings {
         queued_seconds: timings.queued.as_secs_f64(),
         prefill_seconds: timings.prefill.as_secs_f64(),
         decode_seconds: timings.decode.as_secs_f64(),
@@ -297,22 +305,22 @@ pub(super) fn usage(spent: Spent) -> v1::Usage {
         accepted_drafts_per_verify: rates.accepted_drafts_per_verify,
     };
     v1::Usage {
-        prompt_tokens: usage.prompt,
-        cached_tokens: usage.cached,
-        completion_tokens: usage.completion,
-        reasoning_tokens: spent.reasoning,
-        drafted_tokens: usage.drafted,
-        accepted_drafts: spent.usage.accepted,
-        timings: Some(told),
+        prompt_tokens: usage.tokens.prompt,
+        cached_tokens: usage.tokens.cached,
+        completion_tokens: usage.tokens.completion,
+        reasoning_tokens: usage.reasoning,
+        drafted_tokens: usage.tokens.drafted,
+        accepted_drafts: usage.tokens.accepted,
+        timings: Some(timings),
     }
 }
 
-pub(super) fn finish(end: End) -> v1::Finish {
-    let (reason, matched) = match end {
-        End::StopToken(token) => (FinishReason::Stop, Some(Matched::StopId(token.0))),
-        End::StopText(text) => (FinishReason::Stop, Some(Matched::StopText(text))),
-        End::Length => (FinishReason::Length, None),
-        End::Calls => (FinishReason::ToolCalls, None),
+pub(super) fn finish(finish: ChatFinish) -> v1::Finish {
+    let (reason, matched) = match finish {
+        ChatFinish::StopToken(token) => (FinishReason::Stop, Some(Matched::StopId(token.0))),
+        ChatFinish::StopText(text) => (FinishReason::Stop, Some(Matched::StopText(text))),
+        ChatFinish::Length => (FinishReason::Length, None),
+        ChatFinish::ToolCalls => (FinishReason::ToolCalls, None),
     };
     v1::Finish { reason: reason.into(), matched }
 }

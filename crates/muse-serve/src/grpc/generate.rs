@@ -11,26 +11,26 @@ use tonic::{Request, Response, Status};
 
 use super::{Responses, convert, deadline};
 use crate::app::App;
-use crate::service::{Complete, Gate, GenerateEvent, Service};
+use crate::service::{DrainGuard, GenerateEvent, GenerateJob, Service};
 
-/// Completes prompts of token ids.
-pub struct Generate {
+/// Implements `GenerateService`.
+pub struct GenerateApi {
     service: Service,
 }
 
-impl Generate {
-    /// Completes with a model of this process, for as long as it lives.
+impl GenerateApi {
+    /// Serves a model within this process, without a network.
     pub fn new(app: Arc<App>) -> Self {
-        Self::over(Service::new(app, Gate::default()))
+        Self::with_service(Service::new(app, DrainGuard::default()))
     }
 
-    pub(super) fn over(service: Service) -> Self {
+    pub(super) fn with_service(service: Service) -> Self {
         Self { service }
     }
 }
 
 #[tonic::async_trait]
-impl GenerateService for Generate {
+impl GenerateService for GenerateApi {
     type GenerateStream = Responses<GenerateResponse>;
 
     async fn generate(
@@ -40,29 +40,29 @@ impl GenerateService for Generate {
         let deadline = deadline(request.metadata());
         let request = request.into_inner();
         let settings = convert::settings(request.sampling, request.limits, deadline);
-        let asked = settings.logprobs.is_some();
+        let logprobs = settings.logprobs.is_some();
         let tokens = |ids: Vec<u32>| ids.into_iter().map(Token).collect();
-        let complete = Complete {
+        let job = GenerateJob {
             model: Some(request.model),
             prompt: tokens(request.prompt_ids),
             settings,
-            stop: tokens(request.stop_ids),
+            stop_ids: tokens(request.stop_ids),
             ignore_model_stop: request.ignore_model_stop,
         };
         let tokenizer = self.service.app().tokenizer.clone();
-        let answer = self.service.generate(complete).map_err(convert::status)?;
-        let responses = answer.map(move |event| {
+        let events = self.service.generate(job).map_err(convert::status)?;
+        let responses = events.map(move |event| {
             let (_, event) = event.map_err(convert::status)?;
             let event = match event {
                 GenerateEvent::Progress { done, total } => {
                     Event::Progress(convert::progress(done, total))
                 }
                 GenerateEvent::Tokens(tokens) => {
-                    let token = |picked| convert::token(picked, tokenizer.as_deref(), asked);
+                    let token = |sampled| convert::token(sampled, tokenizer.as_deref(), logprobs);
                     Event::Tokens(TokensDelta { tokens: tokens.into_iter().map(token).collect() })
                 }
-                GenerateEvent::Spent(spent) => Event::Usage(convert::usage(spent)),
-                GenerateEvent::End(end) => Event::Finish(convert::finish(end)),
+                GenerateEvent::Usage(usage) => Event::Usage(convert::usage(usage)),
+                GenerateEvent::Finish(finish) => Event::Finish(convert::finish(finish)),
             };
             Ok(GenerateResponse { event: Some(event) })
         });

@@ -1,12 +1,12 @@
 //! The services of `muse.v1` over gRPC.
 
-mod advice;
 mod chat;
 mod convert;
 mod generate;
-mod greeting;
 mod model;
+mod preface_timeout;
 mod tokenizer;
+mod transport_status;
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -25,60 +25,61 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tonic_reflection::server::Builder as Reflection;
 
-pub use chat::Chat;
-pub use generate::Generate;
-pub(crate) use greeting::Greeting;
-pub use model::Models;
-pub use tokenizer::Texts;
+pub use chat::ChatApi;
+pub use generate::GenerateApi;
+pub use model::ModelApi;
+pub(crate) use preface_timeout::PrefaceTimeout;
+pub use tokenizer::TokenizerApi;
 
 use crate::service::Service;
 
 /// The responses of a streaming call.
 pub type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Names that health is told for; empty means the whole server.
-const NAMES: [&str; 5] = [
+/// Services whose health is reported; the empty name is the whole server.
+const HEALTH_NAMES: [&str; 5] = [
     "",
-    <ChatServiceServer<Chat> as NamedService>::NAME,
-    <GenerateServiceServer<Generate> as NamedService>::NAME,
-    <ModelServiceServer<Models> as NamedService>::NAME,
-    <TokenizerServiceServer<Texts> as NamedService>::NAME,
+    <ChatServiceServer<ChatApi> as NamedService>::NAME,
+    <GenerateServiceServer<GenerateApi> as NamedService>::NAME,
+    <ModelServiceServer<ModelApi> as NamedService>::NAME,
+    <TokenizerServiceServer<TokenizerApi> as NamedService>::NAME,
 ];
 
-/// All services, with health and reflection. The reporter tells whether they are served.
+/// The routes of all services, of health and of reflection, and the reporter that sets health.
 pub(crate) async fn routes(
     service: &Service,
     max_message_bytes: usize,
 ) -> (Routes, HealthReporter) {
     let (reporter, health) = tonic_health::server::health_reporter();
-    tell_health(&reporter, ServingStatus::Serving).await;
+    set_health(&reporter, ServingStatus::Serving).await;
     let reflection = || {
         Reflection::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let chat = ChatServiceServer::new(Chat::over(service.clone()));
-    let generate = GenerateServiceServer::new(Generate::over(service.clone()));
-    let models = ModelServiceServer::new(Models::over(service.clone()));
-    let texts = TokenizerServiceServer::new(Texts::over(service.clone()));
+    let chat = ChatServiceServer::new(ChatApi::with_service(service.clone()));
+    let generate = GenerateServiceServer::new(GenerateApi::with_service(service.clone()));
+    let models = ModelServiceServer::new(ModelApi::with_service(service.clone()));
+    let tokenizer = TokenizerServiceServer::new(TokenizerApi::with_service(service.clone()));
     let routes = Routes::new(chat.max_decoding_message_size(max_message_bytes))
         .add_service(generate.max_decoding_message_size(max_message_bytes))
         .add_service(models)
-        .add_service(texts.max_decoding_message_size(max_message_bytes))
+        .add_service(tokenizer.max_decoding_message_size(max_message_bytes))
         .add_service(health)
         .add_service(reflection().build_v1().expect("the descriptors were compiled"))
         .add_service(reflection().build_v1alpha().expect("the descriptors were compiled"));
-    (advice::with_advice(routes), reporter)
+    (transport_status::explain_transport_statuses(routes), reporter)
 }
 
-/// Tells health of the server and of each service.
-pub(crate) async fn tell_health(reporter: &HealthReporter, status: ServingStatus) {
-    for name in NAMES {
+/// Sets the health of the server and of each service.
+pub(crate) async fn set_health(reporter: &HealthReporter, status: ServingStatus) {
+    for name in HEALTH_NAMES {
         reporter.set_service_status(name, status).await;
     }
 }
 
-/// How long the client waits, from the call's `grpc-timeout`.
+/// How long the client waits, from the call's metadata `grpc-timeout`; none when it is absent or
+/// malformed.
 fn deadline(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

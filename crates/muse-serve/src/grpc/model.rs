@@ -2,27 +2,26 @@
 
 use muse_proto::v1::model_service_server::ModelService;
 use muse_proto::v1::{
-    GetModelRequest, GetModelResponse, ListModelsRequest, ListModelsResponse, Model, Sampling,
-    TokenBias, WeightFormat,
+    GetModelRequest, GetModelResponse, ListModelsRequest, ListModelsResponse, Model, WeightFormat,
 };
 use tonic::{Request, Response, Status};
 
 use super::convert;
 use crate::service::Service;
 
-/// Tells which model is served.
-pub struct Models {
+/// Implements `ModelService`.
+pub struct ModelApi {
     service: Service,
 }
 
-impl Models {
-    pub(super) fn over(service: Service) -> Self {
+impl ModelApi {
+    pub(super) fn with_service(service: Service) -> Self {
         Self { service }
     }
 
     fn model(&self) -> Model {
         let app = self.service.app();
-        let (card, own) = (&app.model, &app.sampling);
+        let card = &app.model;
         let format =
             |(name, share): &(String, f32)| WeightFormat { name: name.clone(), share: *share };
         Model {
@@ -36,28 +35,14 @@ impl Models {
             draft_width: card.draft_width,
             loaded_at_seconds: card.loaded_at,
             has_tokenizer: app.tokenizer.is_some(),
-            default_sampling: Some(Sampling {
-                temperature: Some(own.temperature),
-                top_k: Some(own.top_k),
-                top_p: Some(own.top_p),
-                min_p: Some(own.min_p),
-                repetition_penalty: Some(own.repetition_penalty),
-                frequency_penalty: Some(own.frequency_penalty),
-                presence_penalty: Some(own.presence_penalty),
-                bias: own
-                    .logit_bias
-                    .iter()
-                    .map(|&(token, bias)| TokenBias { id: token.0, bias })
-                    .collect(),
-                seed: None,
-            }),
+            default_sampling: Some(convert::default_sampling(&app.sampling)),
             stop_ids: convert::ids(&app.stop),
         }
     }
 }
 
 #[tonic::async_trait]
-impl ModelService for Models {
+impl ModelService for ModelApi {
     async fn list_models(
         &self,
         _: Request<ListModelsRequest>,

@@ -11,19 +11,19 @@ use tonic::{Request, Response, Status};
 use super::convert;
 use crate::service::Service;
 
-/// Shows how the model reads text.
-pub struct Texts {
+/// Implements `TokenizerService`.
+pub struct TokenizerApi {
     service: Service,
 }
 
-impl Texts {
-    pub(super) fn over(service: Service) -> Self {
+impl TokenizerApi {
+    pub(super) fn with_service(service: Service) -> Self {
         Self { service }
     }
 }
 
 #[tonic::async_trait]
-impl TokenizerService for Texts {
+impl TokenizerService for TokenizerApi {
     async fn tokenize(
         &self,
         request: Request<TokenizeRequest>,

@@ -1,59 +1,48 @@
-//! Errors as OpenAI's error objects.
+//! Errors of HTTP requests, apart from any dialect: each dialect has its own body for them.
 
 use std::time::Duration;
 
-use axum::Json;
-use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, Method, StatusCode};
 use muse_core::Error;
-use serde_json::{Value, json};
 
-use crate::service::Refusal;
-use crate::status::{self, RETRY_AFTER};
+use crate::service::ServiceError;
+use crate::status;
 
 /// An error with its status.
 #[derive(Clone, Debug)]
-pub(super) struct ApiError {
-    status: StatusCode,
-    kind: &'static str,
-    code: &'static str,
-    param: Option<String>,
-    message: String,
-    retry: bool,
+pub(super) struct HttpError {
+    pub(super) status: StatusCode,
+    /// A short name for programs.
+    pub(super) code: &'static str,
+    /// What was found, what is expected and what to do.
+    pub(super) message: String,
+    /// Whether the same request may succeed after [`status::RETRY_AFTER`].
+    pub(super) retry: bool,
 }
 
-const INVALID: &str = "invalid_request_error";
+impl HttpError {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: String) -> Self {
+        Self { status, code, message, retry: false }
+    }
 
-impl ApiError {
     /// A request that cannot be read at all.
     pub(super) fn bad_request(message: String) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    /// A value that is wrong, or the whole body when `path` is empty. Most clients show the message
-    /// alone, so it names the value as well.
-    pub(super) fn wrong(path: &str, wrong: &str) -> Self {
-        let (param, message) = match path {
-            "" if wrong.starts_with("the body") => (None, wrong.to_owned()),
-            "" => (None, format!("the body {wrong}")),
-            _ => (Some(path.to_owned()), format!("{path}: {wrong}")),
-        };
-        Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_value", message) }
-    }
-
-    pub(super) fn encoded(coding: &HeaderValue) -> Self {
+    pub(super) fn encoded_body(coding: &HeaderValue) -> Self {
         let message = format!("the body is encoded as {coding:?}; send it plain");
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoded_body", message)
     }
 
-    pub(super) fn too_large(limit: usize) -> Self {
+    pub(super) fn body_too_large(limit: usize) -> Self {
         let message = format!("the body has more than {limit} bytes; send less at once");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     }
 
-    pub(super) fn too_slow(limit: Duration) -> Self {
+    pub(super) fn body_timeout(limit: Duration) -> Self {
         let seconds = limit.as_secs();
-        let message = format!("the body was not there within {seconds} seconds; send it faster");
+        let message = format!("the body did not arrive within {seconds} seconds; send it faster");
         Self::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
     }
 
@@ -65,64 +54,18 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "unknown_url", message)
     }
 
-    pub(super) fn wrong_method(method: &Method, path: &str) -> Self {
+    pub(super) fn method_not_allowed(method: &Method, path: &str) -> Self {
         let right = if path == "/v1/chat/completions" { "POST" } else { "GET" };
         let message = format!("{path} does not answer {method}; use {right}");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
     }
-
-    fn new(status: StatusCode, code: &'static str, message: String) -> Self {
-        Self { status, kind: INVALID, code, param: None, message, retry: false }
-    }
-
-    /// The object that stands in a body or an event.
-    pub(super) fn object(&self) -> Value {
-        json!({ "error": {
-            "message": self.message,
-            "type": self.kind,
-            "param": self.param,
-            "code": self.code,
-        } })
-    }
 }
 
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
-        let row = status::row(&refusal);
-        let retry = matches!(refusal, Refusal::Draining | Refusal::Core(Error::Exhausted(_)));
-        let mut message = refusal.to_string();
-        let param = match refusal {
-            Refusal::Field { field, message: wrong } => {
-                let param = param(&field);
-                message = format!("{param}: {wrong}");
-                Some(param.to_owned())
-            }
-            Refusal::TooLong { .. } | Refusal::TooMuchText { .. } => Some("messages".to_owned()),
-            Refusal::UnknownModel { .. } => Some("model".to_owned()),
-            _ => None,
-        };
-        Self { status: row.http, kind: row.kind, code: row.code, param, message, retry }
-    }
-}
-
-/// OpenAI's name of a setting.
-fn param(field: &str) -> &str {
-    match field {
-        "logprobs" => "top_logprobs",
-        "bias" => "logit_bias",
-        "choices" => "n",
-        "answer" => "response_format",
-        other => other,
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut response = (self.status, Json(self.object())).into_response();
-        if self.retry {
-            let seconds = HeaderValue::from(RETRY_AFTER.as_secs());
-            response.headers_mut().insert(header::RETRY_AFTER, seconds);
-        }
-        response
+impl From<&ServiceError> for HttpError {
+    fn from(error: &ServiceError) -> Self {
+        let codes = status::codes(error);
+        let retry =
+            matches!(error, ServiceError::Draining | ServiceError::Core(Error::Exhausted(_)));
+        Self { status: codes.http, code: codes.reason, message: error.to_string(), retry }
     }
 }

@@ -1,5 +1,5 @@
-//! Connections of HTTP: each is served until it ends, falls silent before it asked, or the server
-//! leaves.
+//! Accepts HTTP connections. Each is served until it ends, stays idle for too long, or the server
+//! closes.
 
 use std::future::Future;
 use std::io;
@@ -13,19 +13,19 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tracing::debug;
 
-use crate::server::recover;
+use crate::server::on_accept_error;
 
-/// Serves connections until `closing`, then lets those that answer finish. A connection whose next
-/// request has no whole head within `silence` is closed, so that nobody holds a descriptor for
-/// nothing.
+/// Serves connections until `closing`, then lets requests in progress finish. A connection that
+/// has not sent the whole head of its next request within `idle_timeout` is closed, so that idle
+/// clients do not use up file descriptors.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
-    silence: Duration,
+    idle_timeout: Duration,
     closing: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(silence);
+    http.timer(TokioTimer::new()).header_read_timeout(idle_timeout);
     let open = GracefulShutdown::new();
     tokio::pin!(closing);
     loop {
@@ -36,11 +36,11 @@ pub(crate) async fn serve(
         let socket = match accepted {
             Ok((socket, _)) => socket,
             Err(error) => {
-                recover("HTTP", &error).await;
+                on_accept_error("HTTP", &error).await;
                 continue;
             }
         };
-        // Without it, replies only come later.
+        // When it fails, replies are only delayed.
         let _ = socket.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
         let connection = open.watch(http.serve_connection(TokioIo::new(socket), service));

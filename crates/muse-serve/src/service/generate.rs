@@ -1,32 +1,30 @@
-//! Generation on token ids, with no regard to their meaning.
+//! Completion of token ids, which are neither rendered nor parsed.
 
 use muse_core::contract::{Event, Request, Sampled, Segment, Token};
 
-use super::answer::Answer;
-use super::choice::{End, Spent, ended};
-use super::feed::Feed;
-use super::settings::known;
-use super::{Refusal, Service, Settings};
+use super::event_stream::EventStream;
+use super::settings::check_token;
+use super::{ChatFinish, ChatUsage, GenerationSettings, OutputStream, Service, ServiceError};
 
 /// A prompt to complete.
 #[derive(Clone, Debug, Default)]
-pub struct Complete {
-    /// The model's name; the one being served when none.
+pub struct GenerateJob {
+    /// The model's name; none means the one being served.
     pub model: Option<String>,
     /// At least one token.
     pub prompt: Vec<Token>,
-    /// Bounds and sampling.
-    pub settings: Settings,
+    /// Sampling and limits.
+    pub settings: GenerationSettings,
     /// Tokens that end the completion, beside the model's own.
-    pub stop: Vec<Token>,
-    /// Go on past the model's own stop tokens.
+    pub stop_ids: Vec<Token>,
+    /// Whether to go on past the model's own stop tokens.
     pub ignore_model_stop: bool,
 }
 
-/// What happens: progress, tokens, one `Spent`, one `End`.
+/// What happens in a completion: progress, tokens, one `Usage`, one `Finish`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GenerateEvent {
-    /// Prompt tokens that are through the model, of how many.
+    /// Prompt tokens that are prefilled, of how many.
     Progress {
         /// Tokens done.
         done: u32,
@@ -35,10 +33,10 @@ pub enum GenerateEvent {
     },
     /// More tokens, at least one.
     Tokens(Vec<Sampled>),
-    /// What it took; `reasoning` is 0, nobody listens.
-    Spent(Spent),
+    /// What it took. `reasoning` is always 0: raw completions are not parsed.
+    Usage(ChatUsage),
     /// The end.
-    End(End),
+    Finish(ChatFinish),
 }
 
 impl Service {
@@ -46,25 +44,26 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::chat`].
-    pub fn generate(&self, complete: Complete) -> Result<Answer<GenerateEvent>, Refusal> {
-        let pass = self.gate.enter()?;
+    pub fn generate(&self, job: GenerateJob) -> Result<OutputStream<GenerateEvent>, ServiceError> {
+        let permit = self.drain_guard.acquire()?;
         let app = &self.app;
-        self.check_model(complete.model.as_deref())?;
-        let Complete { prompt, settings, mut stop, .. } = complete;
+        self.check_model(job.model.as_deref())?;
+        let GenerateJob { prompt, settings, mut stop_ids, .. } = job;
         if prompt.is_empty() {
-            return Err(Refusal::field("prompt_ids", "found none; send at least one token"));
+            let message = "found none; send at least one token";
+            return Err(ServiceError::invalid_field("prompt_ids", message));
         }
-        prompt.iter().try_for_each(|&token| known(app, "prompt_ids", token))?;
-        stop.iter().try_for_each(|&token| known(app, "stop_ids", token))?;
-        self.check_room(prompt.len())?;
+        prompt.iter().try_for_each(|&token| check_token(app, "prompt_ids", token))?;
+        stop_ids.iter().try_for_each(|&token| check_token(app, "stop_ids", token))?;
+        self.check_prompt_length(prompt.len())?;
         settings.check_limits()?;
-        if !complete.ignore_model_stop {
-            stop.extend(&app.stop);
+        if !job.ignore_model_stop {
+            stop_ids.extend(&app.stop);
         }
         let request = Request {
             prompt: vec![Segment::Tokens(prompt)],
             sampling: settings.sampling(app)?,
-            stop,
+            stop: stop_ids,
             max_tokens: settings.max_tokens,
             max_draft: settings.max_draft,
             logprobs: settings.logprobs,
@@ -72,23 +71,24 @@ impl Service {
             deadline: settings.deadline,
             priority: settings.priority,
         };
-        let feed = Feed::open(app.engine.clone(), pass, [request])?;
-        Ok(Answer::new(feed, |_, choice, event, ready| {
+        let events = EventStream::open(app.engine.clone(), permit, [request])?;
+        Ok(OutputStream::new(events, |_, choice, event, ready| {
             match (event, ready.back_mut()) {
                 (Event::Prefill { done, total }, _) => {
                     ready.push_back((choice, GenerateEvent::Progress { done, total }));
                 }
-                (Event::Token(picked), Some((_, GenerateEvent::Tokens(tokens)))) => {
-                    tokens.push(picked);
+                (Event::Token(sampled), Some((_, GenerateEvent::Tokens(tokens)))) => {
+                    tokens.push(sampled);
                 }
-                (Event::Token(picked), _) => {
-                    ready.push_back((choice, GenerateEvent::Tokens(vec![picked])));
+                (Event::Token(sampled), _) => {
+                    ready.push_back((choice, GenerateEvent::Tokens(vec![sampled])));
                 }
                 (Event::Done(done), _) => {
-                    let end = ended(done.reason)?;
-                    let spent = Spent { usage: done.usage, reasoning: 0, timings: done.timings };
-                    ready.push_back((choice, GenerateEvent::Spent(spent)));
-                    ready.push_back((choice, GenerateEvent::End(end)));
+                    let finish = ChatFinish::from_engine(done.reason)?;
+                    let (tokens, timings) = (done.usage, done.timings);
+                    let usage = ChatUsage { tokens, reasoning: 0, timings };
+                    ready.push_back((choice, GenerateEvent::Usage(usage)));
+                    ready.push_back((choice, GenerateEvent::Finish(finish)));
                 }
             }
             Ok(())

@@ -1,114 +1,87 @@
-//! What the server does, apart from any protocol: gRPC and HTTP only spell it differently.
+//! What the server does, apart from any protocol: gRPC and HTTP translate to and from it.
 
-mod answer;
-mod aside;
+mod answer_token_cache;
+mod blocking;
 mod chat;
-mod choice;
-mod constrain;
-mod feed;
-mod gate;
+mod choice_state;
+mod compile_queue;
+mod constraints;
+mod drain_guard;
+mod error;
+mod event_stream;
 mod generate;
-mod refusal;
+mod output_stream;
+mod prompt;
 mod settings;
-mod turns;
+mod usage;
 
 use std::sync::Arc;
 
-use muse_core::contract::{Conversation, Token};
-
-pub use answer::Answer;
-pub use chat::{Ask, Prompt};
-pub use choice::{ChatEvent, End, Spent};
-pub use constrain::Rules;
-pub use gate::{Gate, Pass};
-pub use generate::{Complete, GenerateEvent};
-pub use refusal::Refusal;
-pub use settings::Settings;
+pub use chat::ChatJob;
+pub use choice_state::{ChatEvent, ChatFinish};
+pub use constraints::ChatConstraints;
+pub use drain_guard::{DrainGuard, Permit};
+pub use error::ServiceError;
+pub use generate::{GenerateEvent, GenerateJob};
+pub use output_stream::OutputStream;
+pub use prompt::Prompt;
+pub use settings::GenerationSettings;
+pub use usage::{ChatUsage, RequestUsage};
 
 use crate::app::App;
-pub(crate) use aside::aside;
-use aside::{Wanted, Workshop};
-use chat::Reader;
-use settings::known;
-pub(crate) use settings::random;
-use turns::Turns;
+use answer_token_cache::AnswerTokenCache;
+pub(crate) use blocking::run_blocking;
+use compile_queue::CompileQueue;
+pub(crate) use settings::random_u64;
 
-/// The services over one model.
+/// The services of one model. Clones share their state.
 #[derive(Clone)]
 pub struct Service {
     app: Arc<App>,
-    gate: Gate,
-    workshop: Workshop,
-    /// None for a model without a vocabulary.
-    turns: Option<Arc<Turns>>,
+    drain_guard: DrainGuard,
+    compile_queue: CompileQueue,
+    /// None for a model without a tokenizer.
+    answer_tokens: Option<Arc<AnswerTokenCache>>,
 }
 
 impl Service {
-    /// The services of a model, let in by `gate`.
-    pub fn new(app: Arc<App>, gate: Gate) -> Self {
-        let turns = app.tokenizer.clone().map(|tokenizer| Arc::new(Turns::new(tokenizer)));
-        Self { app, gate, workshop: Workshop::default(), turns }
+    /// The services of a model. `drain_guard` admits their requests.
+    pub fn new(app: Arc<App>, drain_guard: DrainGuard) -> Self {
+        let cache = |tokenizer| Arc::new(AnswerTokenCache::new(tokenizer));
+        let answer_tokens = app.tokenizer.clone().map(cache);
+        Self { app, drain_guard, compile_queue: CompileQueue::default(), answer_tokens }
     }
 
-    /// The model.
+    /// The model and what belongs to it.
     pub fn app(&self) -> &App {
         &self.app
     }
 
-    /// The way in.
-    pub fn gate(&self) -> &Gate {
-        &self.gate
+    /// What admits requests.
+    pub fn drain_guard(&self) -> &DrainGuard {
+        &self.drain_guard
     }
 
-    /// Whether a request for `model` is meant for the one served here.
+    /// Checks that `model` names the model served here. None and the empty name do.
     ///
     /// # Errors
-    /// [`Refusal::UnknownModel`] names both.
-    pub fn check_model(&self, model: Option<&str>) -> Result<(), Refusal> {
+    /// [`ServiceError::UnknownModel`] names both.
+    pub fn check_model(&self, model: Option<&str>) -> Result<(), ServiceError> {
         let served = &self.app.model.name;
         match model {
-            Some(asked) if !asked.is_empty() && asked != served => {
-                Err(Refusal::UnknownModel { asked: asked.to_owned(), served: served.clone() })
+            Some(requested) if !requested.is_empty() && requested != served => {
+                let (requested, served) = (requested.to_owned(), served.clone());
+                Err(ServiceError::UnknownModel { requested, served })
             }
             _ => Ok(()),
         }
     }
 
-    /// The tokens of a text, marks in it read as text.
-    ///
-    /// # Errors
-    /// [`Refusal::NoText`] for a model without a vocabulary, [`Refusal::TooMuchText`] for what could
-    /// never be a prompt.
-    pub async fn tokenize(&self, text: String) -> Result<Vec<Token>, Refusal> {
-        let reader = Reader::of(&self.app)?;
-        aside(move || reader.read(&text)).await
-    }
-
-    /// The bytes of tokens.
-    ///
-    /// # Errors
-    /// [`Refusal::NoText`], and [`Refusal::Field`] for tokens out of the vocabulary.
-    pub fn detokenize(&self, tokens: &[Token]) -> Result<Vec<u8>, Refusal> {
-        let reader = Reader::of(&self.app)?;
-        let mut bytes = Vec::new();
-        for &token in tokens {
-            known(&self.app, "ids", token)?;
-            reader.tokenizer.decode(token, &mut bytes);
+    fn check_prompt_length(&self, prompt: usize) -> Result<(), ServiceError> {
+        let max_positions = self.app.model.max_positions;
+        if prompt < max_positions as usize {
+            return Ok(());
         }
-        Ok(bytes)
-    }
-
-    /// The prompt a conversation becomes.
-    ///
-    /// # Errors
-    /// What the template refuses.
-    pub async fn render(&self, conversation: Conversation) -> Result<Prompt, Refusal> {
-        let reader = Reader::of(&self.app)?;
-        aside(move || reader.render(&conversation)).await
-    }
-
-    fn check_room(&self, prompt: usize) -> Result<(), Refusal> {
-        let room = self.app.model.max_positions;
-        if prompt < room as usize { Ok(()) } else { Err(Refusal::TooLong { prompt, room }) }
+        Err(ServiceError::PromptTooLong { prompt, max_positions })
     }
 }

@@ -1,4 +1,4 @@
-//! The simplest clients: requests as messages, and HTTP as text.
+//! Clients: gRPC requests as messages, HTTP requests as text.
 
 use std::net::SocketAddr;
 
@@ -29,8 +29,8 @@ pub(crate) fn message(role: Role, text: &str) -> Message {
     Message { role: role.into(), content, ..Message::default() }
 }
 
-/// A request of one user message.
-pub(crate) fn ask(text: &str) -> ChatRequest {
+/// A request with one user message.
+pub(crate) fn chat_request(text: &str) -> ChatRequest {
     let messages = vec![message(Role::User, text)];
     let conversation = Some(Conversation { messages, ..Conversation::default() });
     ChatRequest { conversation, ..ChatRequest::default() }
@@ -56,7 +56,7 @@ pub(crate) async fn responses(
 }
 
 /// Reasoning and text of a choice.
-pub(crate) fn told(responses: &[ChatResponse], choice: u32) -> (String, String) {
+pub(crate) fn texts_of(responses: &[ChatResponse], choice: u32) -> (String, String) {
     let (mut reasoning, mut text) = (String::new(), String::new());
     for response in responses.iter().filter(|response| response.choice == choice) {
         match &response.event {
@@ -127,7 +127,7 @@ fn unchunk(mut rest: &str) -> String {
     body
 }
 
-/// Sends bytes as they are, to see what a server makes of them.
+/// Sends and receives bytes unchanged.
 #[derive(Clone, Copy)]
 pub(crate) struct RawCodec;
 

@@ -1,5 +1,5 @@
-//! What answers are held to, with the embedded checkpoint: schemas, patterns, tools that must be
-//! called, and budgets of reasoning. Guessing ahead changes none of it.
+//! Constrained answers with the embedded checkpoint: schemas, patterns, required tools and budgets of
+//! reasoning, with speculation and without.
 
 use muse_proto::v1::chat_response::Event;
 use muse_proto::v1::{ChatRequest, Constraint, Limits, TextChoice, constraint::Rule};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 use tonic_types::StatusExt;
 
-use crate::client::{ask, http, responses, told};
+use crate::client::{chat_request, http, responses, texts_of};
 use crate::fake::Running;
 use crate::nano::nano;
 
@@ -16,8 +16,8 @@ const CHAT: &str = "/v1/chat/completions";
 /// Why `value` does not fit `schema`, of which every keyword must be one that is known here.
 fn misfit(schema: &Value, value: &Value) -> Option<String> {
     let number = |key: &str| schema[key].as_f64();
-    let fits = |(key, said): (&String, &Value)| match key.as_str() {
-        "type" => match said.as_str().expect("one type") {
+    let fits = |(key, bound): (&String, &Value)| match key.as_str() {
+        "type" => match bound.as_str().expect("one type") {
             "object" => value.is_object(),
             "array" => value.is_array(),
             "string" => value.is_string(),
@@ -26,20 +26,20 @@ fn misfit(schema: &Value, value: &Value) -> Option<String> {
             "boolean" => value.is_boolean(),
             other => panic!("type {other}"),
         },
-        "enum" => said.as_array().expect("values").contains(value),
-        "const" => said == value,
-        "anyOf" => said.as_array().expect("branches").iter().any(|s| misfit(s, value).is_none()),
+        "enum" => bound.as_array().expect("values").contains(value),
+        "const" => bound == value,
+        "anyOf" => bound.as_array().expect("branches").iter().any(|s| misfit(s, value).is_none()),
         "minimum" => value.as_f64() >= number("minimum"),
         "maximum" => value.as_f64() <= number("maximum"),
-        "minItems" => value.as_array().map(Vec::len) >= said.as_u64().map(|n| n as usize),
-        "maxItems" => value.as_array().map(Vec::len) <= said.as_u64().map(|n| n as usize),
+        "minItems" => value.as_array().map(Vec::len) >= bound.as_u64().map(|n| n as usize),
+        "maxItems" => value.as_array().map(Vec::len) <= bound.as_u64().map(|n| n as usize),
         "minLength" => {
             value.as_str().expect("a text").chars().count() as f64 >= number(key).unwrap()
         }
         "maxLength" => {
             value.as_str().expect("a text").chars().count() as f64 <= number(key).unwrap()
         }
-        "pattern" => match said.as_str() {
+        "pattern" => match bound.as_str() {
             Some("^[A-Z]{3}-[0-9]{2}$") => {
                 let text = value.as_str().expect("a text").as_bytes();
                 text.len() == 6
@@ -49,17 +49,17 @@ fn misfit(schema: &Value, value: &Value) -> Option<String> {
             }
             other => panic!("pattern {other:?}"),
         },
-        "items" => value.as_array().expect("a list").iter().all(|v| misfit(said, v).is_none()),
-        "required" => said
+        "items" => value.as_array().expect("a list").iter().all(|v| misfit(bound, v).is_none()),
+        "required" => bound
             .as_array()
             .expect("keys")
             .iter()
             .all(|key| value.get(key.as_str().expect("a key")).is_some()),
-        "properties" => said.as_object().expect("a mapping").iter().all(|(key, schema)| {
+        "properties" => bound.as_object().expect("a mapping").iter().all(|(key, schema)| {
             value.get(key).is_none_or(|member| misfit(schema, member).is_none())
         }),
         "additionalProperties" => {
-            assert_eq!(said, false);
+            assert_eq!(bound, false);
             value
                 .as_object()
                 .expect("an object")
@@ -136,7 +136,7 @@ fn with_schema(question: &str, schema: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_fit_their_schema_whatever_is_asked() {
+async fn answers_fit_their_schema_for_any_question() {
     let server = nano().await;
     for (question, schema) in schemas() {
         for temperature in [0.0, 1.0] {
@@ -166,21 +166,21 @@ async fn any_object_is_an_object() {
     assert_eq!(value, json!({ "size": 3, "color": "green" }));
 }
 
-fn held(question: &str, rule: Rule, max_draft: Option<u32>) -> ChatRequest {
+fn constrained(question: &str, rule: Rule, max_draft: Option<u32>) -> ChatRequest {
     let limits = Limits { max_draft, max_tokens: Some(300), ..Limits::default() };
     let constraint = Some(Constraint { rule: Some(rule) });
-    ChatRequest { constraint, limits: Some(limits), ..ask(question) }
+    ChatRequest { constraint, limits: Some(limits), ..chat_request(question) }
 }
 
 /// Reasoning and text, and how many tokens were drafted.
-async fn said(server: &Running, request: ChatRequest) -> ((String, String), u32) {
+async fn answer_and_drafted(server: &Running, request: ChatRequest) -> ((String, String), u32) {
     let (events, end) = responses(&server.grpc, request).await;
     end.expect("an answer");
     let drafted = events.iter().find_map(|response| match &response.event {
         Some(Event::Usage(usage)) => Some(usage.drafted_tokens),
         _ => None,
     });
-    (told(&events, 0), drafted.expect("a usage"))
+    (texts_of(&events, 0), drafted.expect("a usage"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,8 +189,9 @@ async fn drafted_and_plain_answers_are_equal() {
     let mut drafted = 0;
     for (question, schema) in schemas() {
         let rule = || Rule::JsonSchema(schema.to_string());
-        let (fast, drafts) = said(&server, held(question, rule(), None)).await;
-        let (plain, none) = said(&server, held(question, rule(), Some(0))).await;
+        let (fast, drafts) = answer_and_drafted(&server, constrained(question, rule(), None)).await;
+        let (plain, none) =
+            answer_and_drafted(&server, constrained(question, rule(), Some(0))).await;
         assert_eq!(fast, plain, "{question}");
         assert_eq!(none, 0, "{question}");
         drafted += drafts;
@@ -199,7 +200,7 @@ async fn drafted_and_plain_answers_are_equal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patterns_grammars_and_choices_bind_the_answer_and_not_the_reasoning() {
+async fn patterns_grammars_and_choices_constrain_the_answer_but_not_the_reasoning() {
     let server = nano().await;
     let question = "What is the capital of Japan?";
     let choice = |texts: &[&str]| {
@@ -213,14 +214,15 @@ async fn patterns_grammars_and_choices_bind_the_answer_and_not_the_reasoning() {
         ),
         (choice(&["It is Tokyo", "It is Rome"]), ["It is Tokyo", "It is Rome"]),
     ] {
-        let ((reasoning, text), _) = said(&server, held(question, rule, None)).await;
+        let ((reasoning, text), _) =
+            answer_and_drafted(&server, constrained(question, rule, None)).await;
         assert_eq!(reasoning, "Capital of Japan: Tokyo.");
         assert!(texts.contains(&text.as_str()), "{text}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_honoured_names_its_keyword() {
+async fn an_unsupported_keyword_is_named() {
     let server = nano().await;
     for (keyword, schema) in [
         ("multipleOf", json!({ "type": "integer", "multipleOf": 0 })),
@@ -234,7 +236,10 @@ async fn what_cannot_be_honoured_names_its_keyword() {
     ] {
         let check = |message: &str| {
             assert!(message.contains(keyword), "{schema}: {message:?} does not name {keyword}");
-            assert!(!message.contains("thought:"), "{message:?} tells of the turn's own grammar");
+            assert!(
+                !message.contains("thought:"),
+                "{message:?} shows rules of the internal grammar"
+            );
         };
         let body = with_schema("Hello", &schema).to_string();
         let reply = http(server.http, "POST", CHAT, body.as_bytes()).await;
@@ -242,23 +247,25 @@ async fn what_cannot_be_honoured_names_its_keyword() {
         let error = &reply.json()["error"];
         assert_eq!(error["param"], "response_format", "{schema}");
         check(error["message"].as_str().expect("a message"));
-        let (_, end) =
-            responses(&server.grpc, held("Hello", Rule::JsonSchema(schema.to_string()), None))
-                .await;
-        let status = end.expect_err("a refusal");
+        let (_, end) = responses(
+            &server.grpc,
+            constrained("Hello", Rule::JsonSchema(schema.to_string()), None),
+        )
+        .await;
+        let status = end.expect_err("an error");
         assert_eq!(status.code(), Code::InvalidArgument, "{schema}");
         let details = status.get_error_details();
         let violations = &details.bad_request().expect("violations").field_violations;
         assert_eq!(violations[0].field, "constraint", "{schema}");
         check(status.message());
     }
-    let empty = ChatRequest { constraint: Some(Constraint::default()), ..ask("Hello") };
+    let empty = ChatRequest { constraint: Some(Constraint::default()), ..chat_request("Hello") };
     let (_, end) = responses(&server.grpc, empty).await;
-    assert!(end.expect_err("a refusal").message().contains("json_schema"), "advice");
+    assert!(end.expect_err("an error").message().contains("json_schema"), "advice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_cannot_be_held_to_its_schema_is_named() {
+async fn a_strict_tool_with_an_unsupported_keyword_is_named() {
     let server = nano().await;
     let parameters = json!({ "type": "object", "properties": {
         "ids": { "type": "array", "uniqueItems": true } } });
@@ -269,7 +276,7 @@ async fn a_tool_that_cannot_be_held_to_its_schema_is_named() {
     assert_eq!(reply.status, 400, "{}", reply.body);
     let error = &reply.json()["error"];
     assert_eq!(error["param"], "tools");
-    let mut request = ask("Hi");
+    let mut request = chat_request("Hi");
     let conversation = request.conversation.as_mut().expect("a conversation");
     conversation.tools.push(muse_proto::v1::Tool {
         name: "pick".to_owned(),
@@ -278,7 +285,7 @@ async fn a_tool_that_cannot_be_held_to_its_schema_is_named() {
         ..Default::default()
     });
     let (_, end) = responses(&server.grpc, request).await;
-    let status = end.expect_err("a refusal");
+    let status = end.expect_err("an error");
     assert_eq!(status.code(), Code::InvalidArgument);
     for message in [error["message"].as_str().expect("a message"), status.message()] {
         for word in ["`pick`", "`uniqueItems`", "/properties/ids"] {
@@ -299,7 +306,7 @@ fn slow_schema(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_large_a_schema_is_refused_and_large_ones_are_in_nobodys_way() {
+async fn too_large_schemas_are_refused_and_large_ones_delay_no_other_request() {
     let server = nano().await;
     let words = |count: usize| json!({ "enum": (0..count).map(|i| format!("word {i}")).collect::<Vec<_>>() });
     let reply = http(
@@ -325,15 +332,15 @@ async fn too_large_a_schema_is_refused_and_large_ones_are_in_nobodys_way() {
             "temperature": 0, "reasoning_effort": "none" });
         let answer = post(&server, &quick).await;
         assert_eq!(answer["choices"][0]["finish_reason"], "stop", "{answer}");
-        let overtook = compiling.iter().any(|compile| !compile.is_finished());
+        let finished_first = compiling.iter().any(|compile| !compile.is_finished());
         for compile in compiling {
             compile.await.expect("no panic");
         }
-        if overtook {
+        if finished_first {
             return;
         }
     }
-    panic!("the answer waited for other ones' grammars");
+    panic!("the answer waited for grammars of other requests");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -353,7 +360,7 @@ async fn a_budget_closes_the_reasoning_and_the_answer_follows() {
     assert!(usage(&free) > 5, "{free}");
     for budget in [0, 1, 5] {
         let answer = post(&server, &body(budget)).await;
-        // What is closed where it stood is counted, the marks that close it are not.
+        // Reasoning up to the budget is counted, the special tokens that close it are not.
         assert_eq!(usage(&answer), u64::from(budget), "{answer}");
         let choice = &answer["choices"][0];
         assert_eq!(choice["finish_reason"], "stop", "{answer}");

@@ -1,4 +1,4 @@
-//! Health, reflection, and leaving in good order.
+//! Health, reflection and draining.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::{v1, v1alpha};
 
-use crate::client::{ask, channel, chat, http, responses, told};
-use crate::fake::{Running, SAY, Script, answer, app};
+use crate::client::{channel, chat, chat_request, http, responses, texts_of};
+use crate::fake::{CONTENT, Running, ScriptedEngine, answer, app};
 
 const SERVICES: [&str; 5] = [
     "",
@@ -30,21 +30,22 @@ async fn health(url: &str, service: &str) -> ServingStatus {
 #[tokio::test]
 async fn draining_refuses_new_requests_and_finishes_running_ones() {
     let text = "x".repeat(100);
-    let tokens = answer(&[(SAY, &text)]);
-    let script = Script { tokens, step: Duration::from_millis(10), ..Script::default() };
+    let tokens = answer(&[(CONTENT, &text)]);
+    let script =
+        ScriptedEngine { tokens, step: Duration::from_millis(10), ..ScriptedEngine::default() };
     let mut server = Running::start(app(script)).await;
     for service in SERVICES {
         assert_eq!(health(&server.grpc, service).await, ServingStatus::Serving, "{service:?}");
     }
     let url = server.grpc.clone();
-    let running = tokio::spawn(async move { responses(&url, ask("Hi")).await });
+    let running = tokio::spawn(async move { responses(&url, chat_request("Hi")).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     server.stop();
     tokio::time::sleep(Duration::from_millis(100)).await;
     for service in SERVICES {
         assert_eq!(health(&server.grpc, service).await, ServingStatus::NotServing, "{service:?}");
     }
-    let status = chat(&server.grpc).await.chat(ask("Hi")).await.expect_err("draining");
+    let status = chat(&server.grpc).await.chat(chat_request("Hi")).await.expect_err("draining");
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
     let body = json!({ "messages": [{ "role": "user", "content": "Hi" }] }).to_string();
     let reply = http(server.http, "POST", "/v1/chat/completions", body.as_bytes()).await;
@@ -52,17 +53,22 @@ async fn draining_refuses_new_requests_and_finishes_running_ones() {
     assert_eq!(http(server.http, "GET", "/health", b"").await.status, 503);
     let (events, end) = running.await.expect("no panic");
     end.expect("the running request finishes");
-    assert_eq!(told(&events, 0).1, text);
+    assert_eq!(texts_of(&events, 0).1, text);
     server.task.await.expect("no panic").expect("a clean end");
 }
 
 #[tokio::test]
-async fn what_runs_past_the_limit_is_ended_and_told() {
-    let script = Script { endless: true, step: Duration::from_millis(10), ..Script::default() };
-    let seen = script.seen.clone();
+async fn requests_that_outlast_the_drain_end_with_a_status() {
+    let script = ScriptedEngine {
+        endless: true,
+        step: Duration::from_millis(10),
+        ..ScriptedEngine::default()
+    };
+    let record = script.record.clone();
     let mut server =
         Running::start_with(app(script), |options| options.drain = Duration::from_millis(50)).await;
-    let mut stream = chat(&server.grpc).await.chat(ask("Hi")).await.expect("a stream").into_inner();
+    let mut stream =
+        chat(&server.grpc).await.chat(chat_request("Hi")).await.expect("a stream").into_inner();
     stream.message().await.expect("an event");
     let start = Instant::now();
     server.stop();
@@ -73,14 +79,14 @@ async fn what_runs_past_the_limit_is_ended_and_told() {
         }
     };
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
-    seen.idle().await;
+    record.idle().await;
     server.task.await.expect("no panic").expect("a clean end");
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
 async fn reflection_lists_the_services_in_both_versions() {
-    let server = Running::start(app(Script::default())).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
     let mut expected = vec!["grpc.health.v1.Health"];
     expected.extend(&SERVICES[1..]);
     let check = |mut names: Vec<String>| {

@@ -1,5 +1,5 @@
-//! What the real engine does that clients see: deadlines, a full queue, turns found again as they
-//! were said.
+//! The engine with the embedded checkpoint as clients see it: deadlines, a full queue, and answers
+//! that are found in the prefix cache again.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use tonic_types::StatusExt;
 use crate::client::{channel, http};
 use crate::nano::nano;
 
-/// A completion that goes on for as long as there is room.
+/// A completion that goes on until the positions are used up.
 fn endless() -> GenerateRequest {
     GenerateRequest { prompt_ids: vec![896, 918], ignore_model_stop: true, ..Default::default() }
 }
 
 /// How many tokens come before a deadline, and the status it ends with.
-async fn cut_short(
+async fn tokens_before_deadline(
     client: &mut GenerateServiceClient<Channel>,
     milliseconds: u32,
 ) -> (usize, Status) {
@@ -53,7 +53,7 @@ async fn a_deadline_reaches_the_engine() {
     let mut client = GenerateServiceClient::new(channel(&server.grpc).await);
     // On a busy machine the first token may take longer than a short deadline.
     for milliseconds in (0..8).map(|doublings| 300 << doublings) {
-        let (tokens, status) = cut_short(&mut client, milliseconds).await;
+        let (tokens, status) = tokens_before_deadline(&mut client, milliseconds).await;
         assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
         if tokens > 0 {
             return;
@@ -63,7 +63,7 @@ async fn a_deadline_reaches_the_engine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_is_refused_with_a_hint() {
+async fn a_full_queue_is_refused_with_a_retry_delay() {
     let server = nano().await;
     let mut client = GenerateServiceClient::new(channel(&server.grpc).await);
     let mut streams = Vec::new();
@@ -80,7 +80,7 @@ async fn a_full_queue_is_refused_with_a_hint() {
     let retry = status.get_error_details().retry_info().expect("a hint").retry_delay;
     assert_eq!(retry, Some(Duration::from_secs(1)));
     drop(streams);
-    // There is room again once those who left are noticed.
+    // Requests are accepted again once the disconnects are noticed.
     let limits = Some(Limits { max_tokens: Some(3), ..Limits::default() });
     for _ in 0..200 {
         if client.generate(GenerateRequest { limits, ..endless() }).await.is_ok() {
@@ -92,11 +92,11 @@ async fn a_full_queue_is_refused_with_a_hint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_is_sent_again_is_found_as_it_was_said() {
+async fn an_answer_that_is_sent_again_is_found_in_the_prefix_cache() {
     let server = nano().await;
-    let mut texts = TokenizerServiceClient::new(channel(&server.grpc).await);
+    let mut tokenizer = TokenizerServiceClient::new(channel(&server.grpc).await);
     let question = json!({ "role": "user", "content": "What is 4 + 5?" });
-    let ask = |messages: Vec<Value>, bias: &Value| {
+    let chat = |messages: Vec<Value>, bias: &Value| {
         let body = json!({ "messages": messages, "logit_bias": bias, "temperature": 0 });
         let address = server.http;
         async move {
@@ -106,30 +106,30 @@ async fn a_turn_that_is_sent_again_is_found_as_it_was_said() {
             reply.json()
         }
     };
-    // What it says unhindered, it must spell otherwise.
-    let free = ask(vec![question.clone()], &json!({})).await;
+    // The tokens of the free answer are banned, so that the next one has the same text in others.
+    let free = chat(vec![question.clone()], &json!({})).await;
     let message = &free["choices"][0]["message"];
     let mut bias = json!({});
     for part in ["reasoning_content", "content"] {
         let text = message[part].as_str().expect("a text").to_owned();
         let request = TokenizeRequest { text, ..TokenizeRequest::default() };
-        for id in texts.tokenize(request).await.expect("tokens").into_inner().ids {
+        for id in tokenizer.tokenize(request).await.expect("tokens").into_inner().ids {
             let ids = muse_proto::v1::DetokenizeRequest { ids: vec![id], ..Default::default() };
-            let spelled = texts.detokenize(ids).await.expect("bytes").into_inner().bytes;
+            let spelled = tokenizer.detokenize(ids).await.expect("bytes").into_inner().bytes;
             if spelled.len() > 1 {
                 bias[id.to_string()] = json!(-100);
             }
         }
     }
     assert!(bias.as_object().expect("a map").len() > 2, "{bias}");
-    let first = ask(vec![question.clone()], &bias).await;
+    let first = chat(vec![question.clone()], &bias).await;
     assert_eq!(first["choices"][0]["finish_reason"], "stop", "{first}");
     let answer = first["choices"][0]["message"].clone();
     let next = json!({ "role": "user", "content": "And 5 + 6?" });
-    let second = ask(vec![question, answer, next], &json!({})).await;
+    let second = chat(vec![question, answer, next], &json!({})).await;
     let count = |reply: &Value, key: &str| reply["usage"][key].as_u64().expect("a number");
-    let said = count(&first, "prompt_tokens") + count(&first, "completion_tokens");
+    let positions = count(&first, "prompt_tokens") + count(&first, "completion_tokens");
     let cached = &second["usage"]["prompt_tokens_details"]["cached_tokens"];
-    // All rows of the first turn; the last token said was never run.
-    assert_eq!(cached.as_u64(), Some(said - 1), "{second}");
+    // All positions of the first turn; its last token was never run.
+    assert_eq!(cached.as_u64(), Some(positions - 1), "{second}");
 }

@@ -1,5 +1,5 @@
-//! A model that says what a test wants: an engine with a script, a tokenizer of bytes and a
-//! template whose marks name the channel.
+//! A fake model whose answers a test chooses: an engine that emits a script, a tokenizer of bytes and
+//! a template whose special tokens name the channel.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,53 +16,55 @@ use muse_serve::{App, ModelCard, ServeOptions, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Marks, numbered from 256: the channel of what follows, and the end of a turn.
-pub(crate) const MARKS: [&str; 5] = ["<|start|>", "<|think|>", "<|say|>", "<|call|>", "<|eot|>"];
-pub(crate) const THINK: Token = Token(257);
-pub(crate) const SAY: Token = Token(258);
+/// Special tokens, numbered from 256: the start of a message, the channel of what follows, the end
+/// of the turn.
+pub(crate) const SPECIAL_TOKENS: [&str; 5] =
+    ["<|start|>", "<|reasoning|>", "<|content|>", "<|call|>", "<|eot|>"];
+pub(crate) const REASONING: Token = Token(257);
+pub(crate) const CONTENT: Token = Token(258);
 pub(crate) const CALL: Token = Token(259);
 pub(crate) const EOT: Token = Token(260);
 pub(crate) const VOCAB: u32 = 261;
 /// Positions of the model.
-pub(crate) const ROOM: u32 = 512;
+pub(crate) const MAX_POSITIONS: u32 = 512;
 
 /// Tokens of a text.
 pub(crate) fn bytes(text: &str) -> Vec<Token> {
     text.bytes().map(|byte| Token(byte.into())).collect()
 }
 
-/// An answer: marks and texts in turn.
+/// An answer: special tokens, each followed by a text, and the end of the turn.
 pub(crate) fn answer(parts: &[(Token, &str)]) -> Vec<Token> {
-    let part = |&(mark, text): &(Token, &str)| [vec![mark], bytes(text)].concat();
+    let part = |&(special, text): &(Token, &str)| [vec![special], bytes(text)].concat();
     [parts.iter().flat_map(part).collect(), vec![EOT]].concat()
 }
 
-/// Says its script, a token a step.
-pub(crate) struct Script {
+/// Emits its tokens, one a step.
+pub(crate) struct ScriptedEngine {
     pub(crate) tokens: Vec<Token>,
-    /// Says the script again and again without its end, until the request ends.
+    /// Emits the tokens again and again without the end of the turn, until the request ends.
     pub(crate) endless: bool,
     pub(crate) step: Duration,
-    /// Positions the engine believes in.
-    pub(crate) room: u32,
-    /// Requests that fit in.
-    pub(crate) places: usize,
-    /// What happens instead of the end of the script.
+    /// Positions of a sequence.
+    pub(crate) max_positions: u32,
+    /// Requests that may run at a time.
+    pub(crate) max_num_seqs: usize,
+    /// An error after the last token.
     pub(crate) failure: Option<Error>,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) record: Arc<Record>,
 }
 
-/// What the engine saw.
+/// What the engine was asked for and did.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct Record {
     last: AtomicU64,
     running: Mutex<HashMap<SeqId, Arc<AtomicBool>>>,
-    pub(crate) asked: Mutex<Vec<(Sampling, Option<u32>)>>,
+    pub(crate) requests: Mutex<Vec<(Sampling, Option<u32>)>>,
     /// Steps taken by all sequences.
     pub(crate) steps: AtomicU64,
 }
 
-impl Seen {
+impl Record {
     pub(crate) fn running(&self) -> usize {
         self.running.lock().expect("no test panics here").len()
     }
@@ -77,48 +79,50 @@ impl Seen {
     }
 }
 
-impl Default for Script {
+impl Default for ScriptedEngine {
     fn default() -> Self {
         Self {
-            tokens: answer(&[(THINK, "Hm é."), (SAY, "Grüße!")]),
+            tokens: answer(&[(REASONING, "Hm é."), (CONTENT, "Grüße!")]),
             endless: false,
             step: Duration::ZERO,
-            room: ROOM,
-            places: 64,
+            max_positions: MAX_POSITIONS,
+            max_num_seqs: 64,
             failure: None,
-            seen: Arc::default(),
+            record: Arc::default(),
         }
     }
 }
 
-impl Engine for Script {
+impl Engine for ScriptedEngine {
     fn submit(&self, request: Request, mut sink: Sink) -> Result<SeqId> {
-        let mut running = self.seen.running.lock().expect("no test panics here");
-        if running.len() >= self.places {
-            let places = self.places;
-            return Err(Error::Exhausted(format!("all {places} places are taken; retry later")));
+        let mut running = self.record.running.lock().expect("no test panics here");
+        if running.len() >= self.max_num_seqs {
+            let max_num_seqs = self.max_num_seqs;
+            return Err(Error::Exhausted(format!(
+                "all {max_num_seqs} sequences are running; retry later"
+            )));
         }
-        let seq = SeqId(self.seen.last.fetch_add(1, Ordering::Relaxed));
+        let seq = SeqId(self.record.last.fetch_add(1, Ordering::Relaxed));
         let ended = Arc::new(AtomicBool::new(false));
         running.insert(seq, ended.clone());
-        let asked = (request.sampling.clone(), request.max_draft);
-        self.seen.asked.lock().expect("no test panics here").push(asked);
-        let (tokens, failure, seen) =
-            (self.tokens.clone(), self.failure.clone(), self.seen.clone());
-        let (endless, step, room) = (self.endless, self.step, self.room);
+        let settings = (request.sampling.clone(), request.max_draft);
+        self.record.requests.lock().expect("no test panics here").push(settings);
+        let (tokens, failure, record) =
+            (self.tokens.clone(), self.failure.clone(), self.record.clone());
+        let (endless, step, max_positions) = (self.endless, self.step, self.max_positions);
         std::thread::spawn(move || {
             let tokens: Box<dyn Iterator<Item = Token>> = match endless {
                 true => Box::new(tokens.into_iter().filter(|token| *token != EOT).cycle()),
                 false => Box::new(tokens.into_iter()),
             };
-            run(&request, tokens, step, room, failure, &ended, &seen, &mut sink);
-            seen.running.lock().expect("no test panics here").remove(&seq);
+            run(&request, tokens, step, max_positions, failure, &ended, &record, &mut sink);
+            record.running.lock().expect("no test panics here").remove(&seq);
         });
         Ok(seq)
     }
 
     fn cancel(&self, seq: SeqId) {
-        if let Some(ended) = self.seen.running.lock().expect("no test panics here").get(&seq) {
+        if let Some(ended) = self.record.running.lock().expect("no test panics here").get(&seq) {
             ended.store(true, Ordering::Relaxed);
         }
     }
@@ -128,10 +132,10 @@ fn run(
     request: &Request,
     tokens: impl Iterator<Item = Token>,
     step: Duration,
-    room: u32,
+    max_positions: u32,
     failure: Option<Error>,
     ended: &AtomicBool,
-    seen: &Seen,
+    record: &Record,
     sink: &mut Sink,
 ) {
     let start = Instant::now();
@@ -140,10 +144,10 @@ fn run(
         .iter()
         .map(|segment| match segment {
             Segment::Tokens(tokens) => tokens.len() as u32,
-            Segment::Patches(_) => panic!("the fake reads text"),
+            Segment::Patches(_) => panic!("the fake has no vision"),
         })
         .sum();
-    let most = request.max_tokens.unwrap_or(u32::MAX).min(room - prompt);
+    let max_tokens = request.max_tokens.unwrap_or(u32::MAX).min(max_positions - prompt);
     let mut usage = Usage {
         prompt,
         cached: 3.min(prompt - 1),
@@ -163,11 +167,11 @@ fn run(
             reason = FinishReason::Deadline;
             break;
         }
-        if usage.completion == most {
+        if usage.completion == max_tokens {
             break;
         }
         usage.completion += 1;
-        seen.steps.fetch_add(1, Ordering::Relaxed);
+        record.steps.fetch_add(1, Ordering::Relaxed);
         let top = vec![(token, -0.5); request.logprobs.unwrap_or(0) as usize];
         left = sink(Event::Token(Sampled { token, logprob: -0.5, top })).is_break();
         if request.stop.contains(&token) {
@@ -185,15 +189,15 @@ fn run(
     }
 }
 
-struct Bytes;
+struct ByteTokenizer;
 
-impl Tokenizer for Bytes {
+impl Tokenizer for ByteTokenizer {
     fn encode(&self, text: &str, out: &mut Vec<Token>) {
         out.extend(bytes(text));
     }
 
-    fn special_token(&self, mark: &str) -> Option<Token> {
-        MARKS.iter().position(|m| *m == mark).map(|i| Token(256 + i as u32))
+    fn special_token(&self, spelling: &str) -> Option<Token> {
+        SPECIAL_TOKENS.iter().position(|s| *s == spelling).map(|i| Token(256 + i as u32))
     }
 
     fn is_special(&self, token: Token) -> bool {
@@ -203,7 +207,7 @@ impl Tokenizer for Bytes {
     fn decode(&self, token: Token, out: &mut Vec<u8>) {
         match u8::try_from(token.0) {
             Ok(byte) => out.push(byte),
-            Err(_) => out.extend(MARKS[token.0 as usize - 256].as_bytes()),
+            Err(_) => out.extend(SPECIAL_TOKENS[token.0 as usize - 256].as_bytes()),
         }
     }
 
@@ -212,45 +216,46 @@ impl Tokenizer for Bytes {
     }
 }
 
-/// Renders `<|start|>` and the text of each turn, and listens to the marks of the answer.
-struct Plain;
+/// Renders `<|start|>` and the text of each message.
+struct FakeTemplate;
 
-impl PromptTemplate for Plain {
+impl PromptTemplate for FakeTemplate {
     fn render(&self, conversation: &Conversation) -> Result<Vec<PromptPart>> {
-        let mut pieces = Vec::new();
-        for turn in &conversation.messages {
-            pieces.push(PromptPart::Special("<|start|>"));
+        let mut parts = Vec::new();
+        for message in &conversation.messages {
+            parts.push(PromptPart::Special("<|start|>"));
             let (Message::System(content)
             | Message::User(content)
             | Message::Assistant { content, .. }
-            | Message::Tool { content, .. }) = turn;
-            pieces.extend(content.iter().map(|part| match part {
+            | Message::Tool { content, .. }) = message;
+            parts.extend(content.iter().map(|part| match part {
                 Part::Text(text) => PromptPart::Text(text.clone()),
                 Part::Image => PromptPart::Image(0),
                 Part::Video => PromptPart::Video(0),
             }));
         }
-        pieces.push(PromptPart::Special("<|start|>"));
-        Ok(pieces)
+        parts.push(PromptPart::Special("<|start|>"));
+        Ok(parts)
     }
 
     fn output_parser(&self, _: &Conversation, stop: &[String]) -> Box<dyn OutputParser> {
-        Box::new(Ear { stop: stop.to_vec(), ..Ear::default() })
+        Box::new(FakeParser { stop: stop.to_vec(), ..FakeParser::default() })
     }
 }
 
+/// Parses the special tokens and bytes of the answer.
 #[derive(Default)]
-struct Ear {
+struct FakeParser {
     stop: Vec<String>,
     channel: Channel,
-    frame: bool,
-    held: Vec<u8>,
+    special: bool,
+    pending: Vec<u8>,
     calls: usize,
 }
 
-impl Ear {
-    fn tell(&mut self, out: &mut Vec<ParsedEvent>) {
-        let Ok(text) = String::from_utf8(self.held.clone()) else { return };
+impl FakeParser {
+    fn emit(&mut self, out: &mut Vec<ParsedEvent>) {
+        let Ok(text) = String::from_utf8(self.pending.clone()) else { return };
         match self.channel {
             Channel::Content => {
                 if let Some(stop) = self.stop.iter().find(|stop| text.ends_with(*stop)) {
@@ -264,12 +269,12 @@ impl Ear {
             Channel::Reasoning => out.push(ParsedEvent::Reasoning(text)),
             Channel::Protocol | Channel::ToolCall => return,
         }
-        self.held.clear();
+        self.pending.clear();
     }
 
     fn close(&mut self, out: &mut Vec<ParsedEvent>) {
         if self.channel == Channel::ToolCall {
-            let arguments = String::from_utf8(std::mem::take(&mut self.held)).expect("UTF-8");
+            let arguments = String::from_utf8(std::mem::take(&mut self.pending)).expect("UTF-8");
             let id = format!("call-{}", self.calls);
             self.calls += 1;
             out.push(ParsedEvent::ToolCall(ToolCall { id, name: "count".to_owned(), arguments }));
@@ -277,18 +282,18 @@ impl Ear {
     }
 }
 
-impl OutputParser for Ear {
+impl OutputParser for FakeParser {
     fn push(&mut self, token: Token, out: &mut Vec<ParsedEvent>) {
-        self.frame = token.0 >= 256;
+        self.special = token.0 >= 256;
         if let Ok(byte) = u8::try_from(token.0) {
-            self.held.push(byte);
-            self.tell(out);
+            self.pending.push(byte);
+            self.emit(out);
             return;
         }
         self.close(out);
         self.channel = match token {
-            THINK => Channel::Reasoning,
-            SAY => Channel::Content,
+            REASONING => Channel::Reasoning,
+            CONTENT => Channel::Content,
             CALL => Channel::ToolCall,
             _ => Channel::Protocol,
         };
@@ -301,7 +306,7 @@ impl OutputParser for Ear {
     }
 
     fn channel(&self) -> Channel {
-        if self.frame { Channel::Protocol } else { self.channel }
+        if self.special { Channel::Protocol } else { self.channel }
     }
 }
 
@@ -311,7 +316,7 @@ pub(crate) fn app(engine: impl Engine + 'static) -> App {
         model: ModelCard {
             name: "fake".to_owned(),
             architecture: "script".to_owned(),
-            max_positions: ROOM,
+            max_positions: MAX_POSITIONS,
             vocab: VOCAB,
             parameters: 1,
             formats: vec![("f32".to_owned(), 1.0)],
@@ -320,8 +325,8 @@ pub(crate) fn app(engine: impl Engine + 'static) -> App {
             loaded_at: 1_700_000_000,
         },
         engine: Arc::new(engine),
-        tokenizer: Some(Arc::new(Bytes)),
-        template: Some(Arc::new(Plain)),
+        tokenizer: Some(Arc::new(ByteTokenizer)),
+        template: Some(Arc::new(FakeTemplate)),
         grammars: None,
         sampling: Sampling { temperature: 0.7, ..Sampling::default() },
         stop: vec![EOT],

@@ -1,4 +1,4 @@
-//! gRPC: the order of events, what they carry, and leaving early.
+//! gRPC: the order and content of events, and disconnects.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,14 +15,16 @@ use muse_proto::v1::{
     ChatRequest, DetokenizeRequest, FinishReason, GenerateRequest, GetModelRequest, Limits,
     ListModelsRequest, RenderPromptRequest, Sampling, TokenizeRequest, generate_response,
 };
-use muse_serve::service::{Ask, Gate, Refusal, Service};
+use muse_serve::service::{ChatJob, DrainGuard, Service, ServiceError};
 use tokio_stream::StreamExt;
 use tonic::{Code, Request};
 
-use crate::client::{ask, channel, chat, responses, told};
-use crate::fake::{CALL, EOT, Running, SAY, Script, THINK, VOCAB, answer, app, bytes};
+use crate::client::{channel, chat, chat_request, responses, texts_of};
+use crate::fake::{
+    CALL, CONTENT, EOT, REASONING, Running, ScriptedEngine, VOCAB, answer, app, bytes,
+};
 
-fn names(events: &[muse_proto::v1::ChatResponse]) -> Vec<&'static str> {
+fn event_names(events: &[muse_proto::v1::ChatResponse]) -> Vec<&'static str> {
     let mut names: Vec<&str> = events
         .iter()
         .map(|response| match response.event.as_ref().expect("an event") {
@@ -39,15 +41,15 @@ fn names(events: &[muse_proto::v1::ChatResponse]) -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn events_come_in_order_and_carry_what_happened() {
-    let server = Running::start(app(Script::default())).await;
-    let (events, end) = responses(&server.grpc, ask("Hi")).await;
+async fn events_come_in_order_with_usage_and_finish() {
+    let server = Running::start(app(ScriptedEngine::default())).await;
+    let (events, end) = responses(&server.grpc, chat_request("Hi")).await;
     end.expect("a whole answer");
-    assert_eq!(names(&events), ["progress", "reasoning", "text", "usage", "finish"]);
-    assert_eq!(told(&events, 0), ("Hm é.".to_owned(), "Grüße!".to_owned()));
+    assert_eq!(event_names(&events), ["progress", "reasoning", "text", "usage", "finish"]);
+    assert_eq!(texts_of(&events, 0), ("Hm é.".to_owned(), "Grüße!".to_owned()));
     let [.., usage, finish] = events.as_slice() else { panic!("{events:?}") };
     let Some(Event::Usage(usage)) = &usage.event else { panic!("{usage:?}") };
-    // <|start|>Hi<|start|>; two channel marks, 6 and 8 bytes, the end of turn.
+    // <|start|>Hi<|start|>; two channel tokens, 6 and 8 bytes, the end of the turn.
     assert_eq!((usage.prompt_tokens, usage.cached_tokens), (4, 3));
     assert_eq!((usage.completion_tokens, usage.reasoning_tokens), (17, 6));
     assert_eq!((usage.drafted_tokens, usage.accepted_drafts.as_slice()), (30, &[7, 2][..]));
@@ -63,12 +65,12 @@ async fn events_come_in_order_and_carry_what_happened() {
 }
 
 #[tokio::test]
-async fn calls_come_whole_and_name_the_finish() {
+async fn tool_calls_come_whole_and_set_the_finish_reason() {
     let tokens = answer(&[(CALL, r#"{"n":1}"#), (CALL, r#"{"n":2}"#)]);
-    let server = Running::start(app(Script { tokens, ..Script::default() })).await;
-    let (events, end) = responses(&server.grpc, ask("Hi")).await;
+    let server = Running::start(app(ScriptedEngine { tokens, ..ScriptedEngine::default() })).await;
+    let (events, end) = responses(&server.grpc, chat_request("Hi")).await;
     end.expect("a whole answer");
-    assert_eq!(names(&events), ["progress", "call", "usage", "finish"]);
+    assert_eq!(event_names(&events), ["progress", "call", "usage", "finish"]);
     let calls = events.iter().filter_map(|response| match &response.event {
         Some(Event::ToolCall(call)) => Some((call.id.as_str(), call.arguments_json.as_str())),
         _ => None,
@@ -79,49 +81,52 @@ async fn calls_come_whole_and_name_the_finish() {
 }
 
 #[tokio::test]
-async fn a_stop_text_ends_the_sequence_and_stays_out() {
-    let script = Script {
-        tokens: answer(&[(SAY, "one STOP two")]),
+async fn a_stop_text_ends_the_sequence_and_is_left_out() {
+    let script = ScriptedEngine {
+        tokens: answer(&[(CONTENT, "one STOP two")]),
         step: Duration::from_millis(2),
-        ..Script::default()
+        ..ScriptedEngine::default()
     };
-    let seen = script.seen.clone();
+    let record = script.record.clone();
     let server = Running::start(app(script)).await;
-    let request = ChatRequest { stop: vec!["STOP".to_owned()], ..ask("Hi") };
+    let request = ChatRequest { stop: vec!["STOP".to_owned()], ..chat_request("Hi") };
     let (events, end) = responses(&server.grpc, request).await;
     end.expect("a whole answer");
-    assert_eq!(told(&events, 0).1, "one ");
+    assert_eq!(texts_of(&events, 0).1, "one ");
     let Some(Event::Finish(finish)) = &events[events.len() - 1].event else { panic!("{events:?}") };
     assert_eq!(finish.matched, Some(Matched::StopText("STOP".to_owned())));
-    seen.idle().await;
+    record.idle().await;
 }
 
 #[tokio::test]
 async fn choices_have_seeds_of_their_own() {
-    let script = Script::default();
-    let seen = script.seen.clone();
+    let script = ScriptedEngine::default();
+    let record = script.record.clone();
     let server = Running::start(app(script)).await;
     let sampling = Some(Sampling { seed: Some(7), ..Sampling::default() });
-    let request = ChatRequest { choices: Some(3), sampling, ..ask("Hi") };
+    let request = ChatRequest { choices: Some(3), sampling, ..chat_request("Hi") };
     let (events, end) = responses(&server.grpc, request).await;
     end.expect("whole answers");
     for choice in 0..3 {
-        assert_eq!(told(&events, choice).1, "Grüße!", "choice {choice}");
+        assert_eq!(texts_of(&events, choice).1, "Grüße!", "choice {choice}");
         let own: Vec<_> = events.iter().filter(|r| r.choice == choice).cloned().collect();
-        assert_eq!(names(&own), ["progress", "reasoning", "text", "usage", "finish"]);
+        assert_eq!(event_names(&own), ["progress", "reasoning", "text", "usage", "finish"]);
     }
-    let asked = seen.asked.lock().expect("no panic");
-    let seeds: Vec<u64> = asked.iter().map(|(sampling, _)| sampling.seed).collect();
+    let requests = record.requests.lock().expect("no panic");
+    let seeds: Vec<u64> = requests.iter().map(|(sampling, _)| sampling.seed).collect();
     assert_eq!(seeds[0], 7);
     assert!(seeds[1] != 7 && seeds[2] != 7 && seeds[1] != seeds[2], "{seeds:?}");
-    assert!(asked.iter().all(|(sampling, _)| sampling.temperature == 0.7), "the model's default");
+    assert!(
+        requests.iter().all(|(sampling, _)| sampling.temperature == 0.7),
+        "the model's default"
+    );
 }
 
 #[tokio::test]
-async fn log_probabilities_cover_the_visible_tokens_only() {
-    let server = Running::start(app(Script::default())).await;
+async fn logprobs_cover_the_visible_tokens_only() {
+    let server = Running::start(app(ScriptedEngine::default())).await;
     let limits = Some(Limits { logprobs: Some(2), ..Limits::default() });
-    let (events, end) = responses(&server.grpc, ChatRequest { limits, ..ask("Hi") }).await;
+    let (events, end) = responses(&server.grpc, ChatRequest { limits, ..chat_request("Hi") }).await;
     end.expect("a whole answer");
     let mut spelled = Vec::new();
     for response in &events {
@@ -138,46 +143,56 @@ async fn log_probabilities_cover_the_visible_tokens_only() {
 
 #[tokio::test]
 async fn dropping_the_stream_cancels_the_sequence() {
-    let script = Script { endless: true, step: Duration::from_millis(1), ..Script::default() };
-    let seen = script.seen.clone();
+    let script = ScriptedEngine {
+        endless: true,
+        step: Duration::from_millis(1),
+        ..ScriptedEngine::default()
+    };
+    let record = script.record.clone();
     let server = Running::start(app(script)).await;
     let limits = Some(Limits { max_tokens: Some(400), ..Limits::default() });
     let mut stream = chat(&server.grpc)
         .await
-        .chat(ChatRequest { limits, ..ask("Hi") })
+        .chat(ChatRequest { limits, ..chat_request("Hi") })
         .await
         .expect("a stream")
         .into_inner();
     stream.message().await.expect("an event");
-    assert_eq!(seen.running(), 1);
+    assert_eq!(record.running(), 1);
     drop(stream);
-    seen.idle().await;
-    let steps = seen.steps.load(Ordering::Relaxed);
-    assert!(steps < 200, "{steps} steps: it ran on after the client left");
+    record.idle().await;
+    let steps = record.steps.load(Ordering::Relaxed);
+    assert!(steps < 200, "{steps} steps: it went on after the disconnect");
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_cut_off_and_nobody_waits_for_it() {
-    let script = Script { endless: true, room: 100_000, ..Script::default() };
-    let seen = script.seen.clone();
-    let service = Service::new(Arc::new(app(script)), Gate::default());
-    let turns = vec![Message::User(vec![Part::Text("Hi".to_owned())])];
-    let conversation = Conversation { messages: turns, ..Conversation::default() };
-    let mut answer = service.chat(Ask { conversation, ..Ask::default() }).await.expect("a stream");
-    // The engine gives up by itself: nothing is read here.
-    seen.idle().await;
-    assert!(seen.steps.load(Ordering::Relaxed) < 20_000);
-    let first = answer.next().await.expect("a refusal");
-    assert!(matches!(first, Err(Refusal::SlowClient)), "{first:?}");
-    assert!(answer.next().await.is_none());
+async fn a_client_that_does_not_read_is_cancelled_without_blocking_the_engine() {
+    let script =
+        ScriptedEngine { endless: true, max_positions: 100_000, ..ScriptedEngine::default() };
+    let record = script.record.clone();
+    let service = Service::new(Arc::new(app(script)), DrainGuard::default());
+    let messages = vec![Message::User(vec![Part::Text("Hi".to_owned())])];
+    let conversation = Conversation { messages, ..Conversation::default() };
+    let mut events =
+        service.chat(ChatJob { conversation, ..ChatJob::default() }).await.expect("a stream");
+    // The engine cancels the request: no event is read here.
+    record.idle().await;
+    assert!(record.steps.load(Ordering::Relaxed) < 20_000);
+    let first = events.next().await.expect("an error");
+    assert!(matches!(first, Err(ServiceError::SlowClient)), "{first:?}");
+    assert!(events.next().await.is_none());
 }
 
 #[tokio::test]
 async fn a_deadline_ends_the_call_with_its_status() {
-    let script = Script { endless: true, step: Duration::from_millis(2), ..Script::default() };
-    let seen = script.seen.clone();
+    let script = ScriptedEngine {
+        endless: true,
+        step: Duration::from_millis(2),
+        ..ScriptedEngine::default()
+    };
+    let record = script.record.clone();
     let server = Running::start(app(script)).await;
-    let mut request = Request::new(ask("Hi"));
+    let mut request = Request::new(chat_request("Hi"));
     // As clients in other languages send it; tonic's own timer would fire on this side as well.
     request.metadata_mut().insert("grpc-timeout", "60m".parse().expect("a value"));
     let mut stream = chat(&server.grpc).await.chat(request).await.expect("a stream").into_inner();
@@ -189,27 +204,33 @@ async fn a_deadline_ends_the_call_with_its_status() {
         }
     };
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
-    seen.idle().await;
+    record.idle().await;
 }
 
 #[tokio::test]
-async fn a_failing_engine_is_told_of() {
+async fn an_engine_error_ends_the_stream_with_its_status() {
     let failure = Error::Device {
         doing: "reading back".to_owned(),
         source: Arc::new(std::io::Error::other("bus error")),
     };
     let tokens = bytes("");
-    let server =
-        Running::start(app(Script { tokens, failure: Some(failure), ..Script::default() })).await;
-    let (_, end) = responses(&server.grpc, ask("Hi")).await;
+    let server = Running::start(app(ScriptedEngine {
+        tokens,
+        failure: Some(failure),
+        ..ScriptedEngine::default()
+    }))
+    .await;
+    let (_, end) = responses(&server.grpc, chat_request("Hi")).await;
     let status = end.expect_err("a failure");
     assert_eq!((status.code(), status.message()), (Code::Internal, "reading back: bus error"));
 }
 
 #[tokio::test]
-async fn ids_are_completed_as_they_are() {
-    let tokens = answer(&[(THINK, "a")]);
-    let server = Running::start(app(Script { tokens: tokens.clone(), ..Script::default() })).await;
+async fn token_ids_are_completed_unchanged() {
+    let tokens = answer(&[(REASONING, "a")]);
+    let server =
+        Running::start(app(ScriptedEngine { tokens: tokens.clone(), ..ScriptedEngine::default() }))
+            .await;
     let mut client = GenerateServiceClient::new(channel(&server.grpc).await);
     let request = GenerateRequest { prompt_ids: vec![1, 2], ..GenerateRequest::default() };
     let mut stream = client.generate(request).await.expect("a stream").into_inner();
@@ -238,18 +259,18 @@ async fn ids_are_completed_as_they_are() {
 
 #[tokio::test]
 async fn text_becomes_tokens_and_text_again() {
-    let server = Running::start(app(Script::default())).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
     let mut client = TokenizerServiceClient::new(channel(&server.grpc).await);
     let request = TokenizeRequest { text: "a<|eot|>".to_owned(), ..TokenizeRequest::default() };
     let ids = client.tokenize(request).await.expect("tokens").into_inner().ids;
-    assert_eq!(ids, b"a<|eot|>".map(u32::from), "marks in text stay text");
+    assert_eq!(ids, b"a<|eot|>".map(u32::from), "special tokens in text stay text");
     let request = DetokenizeRequest { ids: vec![0xc3, EOT.0], ..DetokenizeRequest::default() };
     let text = client.detokenize(request).await.expect("text").into_inner();
     assert_eq!(
         (text.bytes.as_slice(), text.text.as_str()),
         (&b"\xc3<|eot|>"[..], "\u{fffd}<|eot|>")
     );
-    let conversation = ask("Hi").conversation;
+    let conversation = chat_request("Hi").conversation;
     let request = RenderPromptRequest { conversation, ..RenderPromptRequest::default() };
     let prompt = client.render_prompt(request).await.expect("a prompt").into_inner();
     assert_eq!(prompt.text, "<|start|>Hi<|start|>");
@@ -257,8 +278,8 @@ async fn text_becomes_tokens_and_text_again() {
 }
 
 #[tokio::test]
-async fn models_tell_their_facts() {
-    let server = Running::start(app(Script::default())).await;
+async fn models_report_their_properties() {
+    let server = Running::start(app(ScriptedEngine::default())).await;
     let mut client = ModelServiceClient::new(channel(&server.grpc).await);
     let list = client.list_models(ListModelsRequest {}).await.expect("models").into_inner().models;
     let name = "fake".to_owned();

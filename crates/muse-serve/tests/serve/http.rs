@@ -1,4 +1,4 @@
-//! HTTP: whole answers, the order of chunks, and leaving early.
+//! HTTP: whole answers, the order of chunks, and disconnects.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::client::{http, send};
-use crate::fake::{CALL, Running, SAY, Script, answer, app};
+use crate::fake::{CALL, CONTENT, Running, ScriptedEngine, answer, app};
 
 const CHAT: &str = "/v1/chat/completions";
 
-fn ask(more: Value) -> Vec<u8> {
+fn body(more: Value) -> Vec<u8> {
     let mut body = json!({ "model": "fake", "messages": [{ "role": "user", "content": "Hi" }] });
     if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
         body.extend(more);
@@ -19,7 +19,7 @@ fn ask(more: Value) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
-/// The chunks of a stream, and its last word.
+/// The chunks of a stream, and its last event.
 fn chunks(events: &[&str]) -> (Vec<Value>, String) {
     let (last, chunks) = events.split_last().expect("events");
     let parse = |text: &&str| serde_json::from_str(text).expect("JSON");
@@ -28,8 +28,8 @@ fn chunks(events: &[&str]) -> (Vec<Value>, String) {
 
 #[tokio::test]
 async fn a_whole_answer() {
-    let server = Running::start(app(Script::default())).await;
-    let reply = http(server.http, "POST", CHAT, &ask(json!({}))).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
+    let reply = http(server.http, "POST", CHAT, &body(json!({}))).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     let body = reply.json();
     assert!(body["id"].as_str().is_some_and(|id| id.starts_with("chatcmpl-")), "{body}");
@@ -69,7 +69,7 @@ async fn a_whole_answer() {
             "prefill_seconds": 0.25,
             "decode_seconds": 1.25,
             "tokens_per_second": 8.5,
-            "prefill_tps": 4.0,
+            "prefill_tokens_per_second": 4.0,
             "ar_decode_tokens_per_second": 12.8,
             "accepted_drafts_per_verify": 4.5,
         })
@@ -78,9 +78,9 @@ async fn a_whole_answer() {
 
 #[tokio::test]
 async fn chunks_come_in_the_order_clients_expect() {
-    let server = Running::start(app(Script::default())).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
     let options = json!({ "stream": true, "stream_options": { "include_usage": true } });
-    let reply = http(server.http, "POST", CHAT, &ask(options)).await;
+    let reply = http(server.http, "POST", CHAT, &body(options)).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     assert!(reply.head.contains("content-type: text/event-stream"), "{}", reply.head);
     let (chunks, last) = chunks(&reply.events());
@@ -120,8 +120,8 @@ async fn chunks_come_in_the_order_clients_expect() {
 
 #[tokio::test]
 async fn without_include_usage_no_chunk_names_it() {
-    let server = Running::start(app(Script::default())).await;
-    let reply = http(server.http, "POST", CHAT, &ask(json!({ "stream": true }))).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
+    let reply = http(server.http, "POST", CHAT, &body(json!({ "stream": true }))).await;
     let (chunks, last) = chunks(&reply.events());
     assert_eq!(last, "[DONE]");
     assert!(chunks.iter().all(|chunk| chunk.get("usage").is_none()));
@@ -131,8 +131,8 @@ async fn without_include_usage_no_chunk_names_it() {
 #[tokio::test]
 async fn calls_are_counted_and_leave_no_content() {
     let tokens = answer(&[(CALL, r#"{"n":1}"#), (CALL, r#"{"n":2}"#)]);
-    let server = Running::start(app(Script { tokens, ..Script::default() })).await;
-    let reply = http(server.http, "POST", CHAT, &ask(json!({}))).await.json();
+    let server = Running::start(app(ScriptedEngine { tokens, ..ScriptedEngine::default() })).await;
+    let reply = http(server.http, "POST", CHAT, &body(json!({}))).await.json();
     let message = &reply["choices"][0]["message"];
     assert_eq!(message["content"], Value::Null);
     let call = |n: usize| {
@@ -142,7 +142,7 @@ async fn calls_are_counted_and_leave_no_content() {
     assert_eq!(message["tool_calls"], json!([call(0), call(1)]));
     assert_eq!(reply["choices"][0]["finish_reason"], "tool_calls");
 
-    let reply = http(server.http, "POST", CHAT, &ask(json!({ "stream": true }))).await;
+    let reply = http(server.http, "POST", CHAT, &body(json!({ "stream": true }))).await;
     let (chunks, _) = chunks(&reply.events());
     let calls = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"].get("tool_calls"));
     let mut expected = [call(0), call(1)];
@@ -157,11 +157,11 @@ async fn calls_are_counted_and_leave_no_content() {
 }
 
 #[tokio::test]
-async fn log_probabilities_spell_the_answer() {
-    let tokens = answer(&[(SAY, "né")]);
-    let server = Running::start(app(Script { tokens, ..Script::default() })).await;
+async fn logprobs_have_the_tokens_of_the_content() {
+    let tokens = answer(&[(CONTENT, "né")]);
+    let server = Running::start(app(ScriptedEngine { tokens, ..ScriptedEngine::default() })).await;
     let options = json!({ "logprobs": true, "top_logprobs": 1 });
-    let reply = http(server.http, "POST", CHAT, &ask(options)).await.json();
+    let reply = http(server.http, "POST", CHAT, &body(options)).await.json();
     let entry = |bytes: u8, token: &str| {
         let top = json!({ "token": token, "logprob": -0.5, "bytes": [bytes] });
         json!({ "token": token, "logprob": -0.5, "bytes": [bytes], "top_logprobs": [top] })
@@ -172,14 +172,14 @@ async fn log_probabilities_spell_the_answer() {
 
 #[tokio::test]
 async fn choices_are_numbered_and_the_prompt_counts_once() {
-    let server = Running::start(app(Script::default())).await;
-    let reply = http(server.http, "POST", CHAT, &ask(json!({ "n": 2, "max_tokens": 9 }))).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
+    let reply = http(server.http, "POST", CHAT, &body(json!({ "n": 2, "max_tokens": 9 }))).await;
     let body = reply.json();
     let choices = body["choices"].as_array().expect("choices");
     assert_eq!(choices.len(), 2);
     for (index, choice) in choices.iter().enumerate() {
         assert_eq!(choice["index"], index);
-        // The mark, six bytes, the mark, one byte.
+        // A special token, six bytes, a special token, one byte.
         assert_eq!(choice["message"]["content"], "G");
         assert_eq!(choice["finish_reason"], "length");
     }
@@ -188,11 +188,14 @@ async fn choices_are_numbered_and_the_prompt_counts_once() {
 }
 
 #[tokio::test]
-async fn more_tokens_than_room_means_the_room() {
-    let script =
-        Script { endless: true, tokens: answer(&[(SAY, "a")])[..2].to_vec(), ..Script::default() };
+async fn max_tokens_beyond_the_positions_left_means_all_of_them() {
+    let script = ScriptedEngine {
+        endless: true,
+        tokens: answer(&[(CONTENT, "a")])[..2].to_vec(),
+        ..ScriptedEngine::default()
+    };
     let server = Running::start(app(script)).await;
-    let reply = http(server.http, "POST", CHAT, &ask(json!({ "max_tokens": 1_000_000 }))).await;
+    let reply = http(server.http, "POST", CHAT, &body(json!({ "max_tokens": 1_000_000 }))).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     let body = reply.json();
     assert_eq!(body["choices"][0]["finish_reason"], "length");
@@ -200,29 +203,33 @@ async fn more_tokens_than_room_means_the_room() {
 }
 
 #[tokio::test]
-async fn hanging_up_cancels_the_sequence() {
+async fn a_disconnect_cancels_the_sequence() {
     for stream in [true, false] {
-        let script = Script { endless: true, step: Duration::from_millis(1), ..Script::default() };
-        let seen = script.seen.clone();
+        let script = ScriptedEngine {
+            endless: true,
+            step: Duration::from_millis(1),
+            ..ScriptedEngine::default()
+        };
+        let record = script.record.clone();
         let server = Running::start(app(script)).await;
         let mut connection =
-            send(server.http, "POST", CHAT, &ask(json!({ "stream": stream }))).await;
+            send(server.http, "POST", CHAT, &body(json!({ "stream": stream }))).await;
         if stream {
             connection.read_exact(&mut [0; 64]).await.expect("the head of a reply");
         }
-        while seen.steps.load(Ordering::Relaxed) == 0 {
+        while record.steps.load(Ordering::Relaxed) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         drop(connection);
-        seen.idle().await;
-        let steps = seen.steps.load(Ordering::Relaxed);
-        assert!(steps < 300, "{steps} steps: it ran on after the client left");
+        record.idle().await;
+        let steps = record.steps.load(Ordering::Relaxed);
+        assert!(steps < 300, "{steps} steps: it went on after the disconnect");
     }
 }
 
 #[tokio::test]
 async fn models_and_health() {
-    let server = Running::start(app(Script::default())).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
     let list = http(server.http, "GET", "/v1/models", b"").await.json();
     let one = http(server.http, "GET", "/v1/models/fake", b"").await.json();
     assert_eq!(list, json!({ "object": "list", "data": [one] }));

@@ -1,5 +1,4 @@
-//! The services over real sockets on loopback: first with a scripted engine, whose answers are
-//! known, then with the embedded checkpoint.
+//! The services over sockets on loopback, with a scripted engine and with the embedded checkpoint.
 
 mod client;
 #[cfg(all(feature = "cpu", feature = "nano"))]

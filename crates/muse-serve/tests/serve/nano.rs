@@ -1,5 +1,5 @@
-//! The embedded checkpoint through both protocols: it says what the reference says, alone and
-//! beside others.
+//! The embedded checkpoint over both protocols: its answers equal the reference's, alone and in a
+//! batch.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use muse_proto::v1::{
 use muse_serve::runtime::{LoadOptions, load};
 use serde_json::{Value, json};
 
-use crate::client::{channel, http, message, responses, told};
+use crate::client::{channel, http, message, responses, texts_of};
 use crate::fake::Running;
 
-/// A chat of the reference and the assistant's turn in it.
+/// A chat of the reference and its answer.
 struct Case {
     name: String,
     messages: Vec<Value>,
@@ -89,8 +89,8 @@ impl Case {
         };
         let date = self.variables["current_date"].as_str().expect("a date");
         Conversation {
-            messages: self.messages.iter().map(turn).collect(),
-            tools: self.tools.as_array().into_iter().flatten().map(tool).collect(),
+            messages: self.messages.iter().map(proto_message).collect(),
+            tools: self.tools.as_array().into_iter().flatten().map(proto_tool).collect(),
             reasoning_strength: strength.into(),
             current_date: date.to_owned(),
             ..Conversation::default()
@@ -104,7 +104,7 @@ impl Case {
     async fn check_grpc(&self, url: &str) -> Usage {
         let (events, end) = responses(url, self.grpc()).await;
         end.unwrap_or_else(|status| panic!("{}: {status}", self.name));
-        let (reasoning, content) = told(&events, 0);
+        let (reasoning, content) = texts_of(&events, 0);
         assert_eq!((&reasoning, &content), (&self.reasoning, &self.content), "{}", self.name);
         let calls: Vec<(String, Value)> = events
             .iter()
@@ -128,7 +128,7 @@ impl Case {
     }
 }
 
-/// What stands between a header and the end of its message.
+/// The text between a header and the end of its message.
 fn body(text: &str, header: &str) -> String {
     let start = format!("{header}<|message|>");
     let Some((_, rest)) = text.split_once(&start) else { return String::new() };
@@ -139,7 +139,7 @@ fn name_and_arguments(function: &Value) -> (String, Value) {
     (function["name"].as_str().expect("a name").to_owned(), function["arguments"].clone())
 }
 
-pub(crate) fn turn(value: &Value) -> Message {
+pub(crate) fn proto_message(value: &Value) -> Message {
     let role = match value["role"].as_str() {
         Some("system") => Role::System,
         Some("user") => Role::User,
@@ -161,7 +161,7 @@ pub(crate) fn turn(value: &Value) -> Message {
     }
 }
 
-pub(crate) fn tool(value: &Value) -> Tool {
+pub(crate) fn proto_tool(value: &Value) -> Tool {
     let function = &value["function"];
     let text = |key: &str| function[key].as_str().expect("a text").to_owned();
     let parameters_json = function["parameters"].to_string();
@@ -184,7 +184,7 @@ pub(crate) async fn nano() -> Running {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn http_says_what_the_reference_says() {
+async fn http_answers_equal_the_reference() {
     let server = nano().await;
     for case in Case::all() {
         let reply = http(server.http, "POST", "/v1/chat/completions", &case.http()).await;
@@ -207,7 +207,7 @@ async fn http_says_what_the_reference_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn grpc_says_what_the_reference_says_alone_and_beside_others() {
+async fn grpc_answers_equal_the_reference_alone_and_in_a_batch() {
     let server = nano().await;
     let cases: Vec<Arc<Case>> = Case::all().into_iter().map(Arc::new).collect();
     let mut drafted = 0;
@@ -216,7 +216,7 @@ async fn grpc_says_what_the_reference_says_alone_and_beside_others() {
         assert_eq!(usage.reasoning_tokens == 0, case.reasoning.is_empty(), "{}", case.name);
         drafted += usage.drafted_tokens;
     }
-    // How many each gets depends on what was measured: a short answer may get none.
+    // The draft budget depends on measured times: a short answer may get none.
     assert!(drafted > 0, "the drafter is on");
     let together = cases.iter().map(|case| {
         let (case, url) = (case.clone(), server.grpc.clone());
@@ -228,14 +228,14 @@ async fn grpc_says_what_the_reference_says_alone_and_beside_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn prompts_and_completions_are_those_of_the_reference_token_for_token() {
+async fn prompts_and_completions_equal_the_reference_token_for_token() {
     let server = nano().await;
-    let mut texts = TokenizerServiceClient::new(channel(&server.grpc).await);
+    let mut tokenizer = TokenizerServiceClient::new(channel(&server.grpc).await);
     let mut client = GenerateServiceClient::new(channel(&server.grpc).await);
     for case in Case::all() {
         let conversation = Some(case.conversation());
         let request = RenderPromptRequest { conversation, ..RenderPromptRequest::default() };
-        let prompt = texts.render_prompt(request).await.expect("a prompt").into_inner();
+        let prompt = tokenizer.render_prompt(request).await.expect("a prompt").into_inner();
         assert_eq!(prompt.ids, case.prompt_ids, "{}", case.name);
         let prompt_ids = case.prompt_ids.clone();
         let request = GenerateRequest { prompt_ids, ..GenerateRequest::default() };

@@ -1,4 +1,4 @@
-//! What is refused, how, and whether the message says what to do.
+//! Requests that are refused: status, field, and a message that says what to do.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use tokio::net::TcpStream;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
-use crate::client::{RawCodec, ask, channel, chat, http, message, responses};
-use crate::fake::{Running, SAY, Script, answer, app};
+use crate::client::{RawCodec, channel, chat, chat_request, http, message, responses};
+use crate::fake::{CONTENT, Running, ScriptedEngine, answer, app};
 
 const CHAT: &str = "/v1/chat/completions";
 
-fn said(text: &str) -> Value {
+fn user_message(text: &str) -> Value {
     json!({ "messages": [{ "role": "user", "content": text }] })
 }
 
 #[tokio::test]
 async fn http_refuses_with_status_field_and_advice() {
-    let server = Running::start(app(Script::default())).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
     let with = |more: Value| {
-        let mut body = said("Hi");
+        let mut body = user_message("Hi");
         if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
             body.extend(more);
         }
@@ -35,7 +35,7 @@ async fn http_refuses_with_status_field_and_advice() {
     };
     let image =
         json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } });
-    let long = said(&"x".repeat(600)).to_string().into_bytes();
+    let long = user_message(&"x".repeat(600)).to_string().into_bytes();
     let (wrong, unable) = ("invalid_value", "unsupported");
     let too_long = "context_length_exceeded";
     let wizard = with(json!({ "messages": [{ "role": "wizard", "content": "Hi" }] }));
@@ -62,7 +62,7 @@ async fn http_refuses_with_status_field_and_advice() {
     check(with(json!({ "messages": [7] })), 400, Some("messages[0]"), wrong, "messages[0]: is a")
         .await;
     check(b"[]".to_vec(), 400, None, wrong, "the body is a list, expected an object").await;
-    let endless = said(&"x".repeat(300_000)).to_string().into_bytes();
+    let endless = user_message(&"x".repeat(300_000)).to_string().into_bytes();
     check(endless, 400, Some("messages"), too_long, "300000 bytes").await;
     check(long, 400, Some("messages"), too_long, "602 tokens and the model has room for 512").await;
     check(with(json!({ "model": "x" })), 404, Some("model"), "model_not_found", "\"fake\"").await;
@@ -73,12 +73,12 @@ async fn http_refuses_with_status_field_and_advice() {
 }
 
 #[tokio::test]
-async fn http_answers_json_to_wrong_places_and_sizes() {
-    let server = Running::start_with(app(Script::default()), |options| {
+async fn http_answers_json_to_unknown_urls_methods_and_sizes() {
+    let server = Running::start_with(app(ScriptedEngine::default()), |options| {
         options.max_message_bytes = 1000;
     })
     .await;
-    let large = said(&"x".repeat(2000)).to_string().into_bytes();
+    let large = user_message(&"x".repeat(2000)).to_string().into_bytes();
     let check = async |method: &str, path: &str, status: u16, code: &str, advice: &str| {
         let reply = http(server.http, method, path, &large).await;
         assert_eq!(reply.status, status, "{method} {path}: {}", reply.body);
@@ -97,13 +97,14 @@ async fn http_answers_json_to_wrong_places_and_sizes() {
 
 #[tokio::test]
 async fn grpc_refuses_with_code_field_and_advice() {
-    let server = Running::start(app(Script::default())).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
     let conversation = |conversation: Conversation| ChatRequest {
         conversation: Some(conversation),
         ..ChatRequest::default()
     };
-    let limits = |limits: Limits| ChatRequest { limits: Some(limits), ..ask("Hi") };
-    let sampling = |sampling: Sampling| ChatRequest { sampling: Some(sampling), ..ask("Hi") };
+    let limits = |limits: Limits| ChatRequest { limits: Some(limits), ..chat_request("Hi") };
+    let sampling =
+        |sampling: Sampling| ChatRequest { sampling: Some(sampling), ..chat_request("Hi") };
     let mut wizard = message(Role::User, "Hi");
     wizard.role = 9;
     let mut thinking = message(Role::User, "Hi");
@@ -177,8 +178,8 @@ async fn grpc_refuses_with_code_field_and_advice() {
             "sampling.bias",
             "found 5000; give at most 4096",
         ),
-        (ChatRequest { choices: Some(0), ..ask("Hi") }, "choices", "1 to 16"),
-        (ChatRequest { stop: vec![String::new()], ..ask("Hi") }, "stop", "1 to 1024"),
+        (ChatRequest { choices: Some(0), ..chat_request("Hi") }, "choices", "1 to 16"),
+        (ChatRequest { stop: vec![String::new()], ..chat_request("Hi") }, "stop", "1 to 1024"),
     ];
     for (request, field, advice) in table {
         let (_, end) = responses(&server.grpc, request).await;
@@ -198,16 +199,17 @@ fn reason(status: &Status) -> String {
 }
 
 #[tokio::test]
-async fn grpc_tells_what_is_missing_or_too_long() {
-    let server = Running::start(app(Script::default())).await;
-    let (_, end) = responses(&server.grpc, ask(&"x".repeat(600))).await;
+async fn grpc_reasons_for_prompts_models_and_tokens() {
+    let server = Running::start(app(ScriptedEngine::default())).await;
+    let (_, end) = responses(&server.grpc, chat_request(&"x".repeat(600))).await;
     let status = end.expect_err("too long");
     assert_eq!(status.code(), Code::InvalidArgument);
     assert_eq!(reason(&status), "CONTEXT_LENGTH_EXCEEDED");
     assert!(status.message().contains("602") && status.message().contains("512"), "{status:?}");
 
     let (_, end) =
-        responses(&server.grpc, ChatRequest { model: "other".to_owned(), ..ask("Hi") }).await;
+        responses(&server.grpc, ChatRequest { model: "other".to_owned(), ..chat_request("Hi") })
+            .await;
     let status = end.expect_err("another model");
     assert_eq!((status.code(), reason(&status).as_str()), (Code::NotFound, "MODEL_NOT_FOUND"));
     let details = status.get_error_details();
@@ -225,10 +227,10 @@ async fn grpc_tells_what_is_missing_or_too_long() {
 }
 
 #[tokio::test]
-async fn grpc_tells_the_sender_of_a_message_it_cannot_read() {
+async fn a_malformed_grpc_message_is_an_invalid_argument() {
     // A conversation, a message, a part and its text by their field numbers; the text is not UTF-8.
     let body = [0x12, 8, 0x0a, 6, 0x12, 4, 0x0a, 2, b'a', 0xff].to_vec();
-    let server = Running::start(app(Script::default())).await;
+    let server = Running::start(app(ScriptedEngine::default())).await;
     let mut client = tonic::client::Grpc::new(channel(&server.grpc).await);
     client.ready().await.expect("a server");
     let path = "/muse.v1.ChatService/Chat".parse().expect("a path");
@@ -240,10 +242,11 @@ async fn grpc_tells_the_sender_of_a_message_it_cannot_read() {
 
 #[tokio::test]
 async fn grpc_bounds_the_size_of_messages() {
-    let server =
-        Running::start_with(app(Script::default()), |options| options.max_message_bytes = 1000)
-            .await;
-    let (_, end) = responses(&server.grpc, ask(&"x".repeat(2000))).await;
+    let server = Running::start_with(app(ScriptedEngine::default()), |options| {
+        options.max_message_bytes = 1000
+    })
+    .await;
+    let (_, end) = responses(&server.grpc, chat_request(&"x".repeat(2000))).await;
     let status = end.expect_err("too large");
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
     assert!(status.message().contains("1000"), "{}", status.message());
@@ -251,8 +254,8 @@ async fn grpc_bounds_the_size_of_messages() {
 }
 
 #[tokio::test]
-async fn grpc_names_the_method_it_does_not_know() {
-    let server = Running::start(app(Script::default())).await;
+async fn unknown_grpc_methods_are_named() {
+    let server = Running::start(app(ScriptedEngine::default())).await;
     for path in ["/muse.v1.ChatService/Sing", "/other.v1.Service/Chat"] {
         let mut client = tonic::client::Grpc::new(channel(&server.grpc).await);
         client.ready().await.expect("a server");
@@ -265,8 +268,8 @@ async fn grpc_names_the_method_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn http_refuses_bodies_by_their_head() {
-    let server = Running::start(app(Script::default())).await;
+async fn http_refuses_bodies_by_their_headers() {
+    let server = Running::start(app(ScriptedEngine::default())).await;
     for (head, answer) in [
         ("Content-Length: 99999999999", "HTTP/1.1 413 "),
         ("Content-Encoding: gzip\r\nContent-Length: 9", "HTTP/1.1 415 "),
@@ -281,9 +284,9 @@ async fn http_refuses_bodies_by_their_head() {
 }
 
 #[tokio::test]
-async fn connections_that_never_ask_are_closed() {
-    let server = Running::start_with(app(Script::default()), |options| {
-        options.silence = Duration::from_millis(200);
+async fn idle_connections_are_closed() {
+    let server = Running::start_with(app(ScriptedEngine::default()), |options| {
+        options.idle_timeout = Duration::from_millis(200);
     })
     .await;
     let grpc = server.grpc.strip_prefix("http://").expect("an address").parse().expect("one");
@@ -297,35 +300,35 @@ async fn connections_that_never_ask_are_closed() {
         socket.write_all(start.as_bytes()).await.expect("a listening server");
         let mut reply = Vec::new();
         let ended = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut reply));
-        // Closed or reset, either way the server let go of it.
-        let _ = ended.await.expect("the server hangs up");
+        // An error means that the connection was reset, which ends it as well.
+        let _ = ended.await.expect("the server closes the connection");
     }
-    // Whoever is answered in time is not cut off, however long the answer takes.
-    let script = Script {
-        tokens: answer(&[(SAY, "slow")]),
+    // The timeout does not apply while a request is answered.
+    let script = ScriptedEngine {
+        tokens: answer(&[(CONTENT, "slow")]),
         step: Duration::from_millis(450),
-        ..Script::default()
+        ..ScriptedEngine::default()
     };
-    let silence = Duration::from_secs(2);
-    assert!(script.step * script.tokens.len() as u32 > silence, "the answer takes longer");
-    let server = Running::start_with(app(script), |options| options.silence = silence).await;
-    let reply = http(server.http, "POST", CHAT, said("Hi").to_string().as_bytes()).await;
+    let timeout = Duration::from_secs(2);
+    assert!(script.step * script.tokens.len() as u32 > timeout, "the answer takes longer");
+    let server = Running::start_with(app(script), |options| options.idle_timeout = timeout).await;
+    let reply = http(server.http, "POST", CHAT, user_message("Hi").to_string().as_bytes()).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     assert_eq!(reply.json()["choices"][0]["message"]["content"], "slow");
 }
 
 #[tokio::test]
-async fn a_model_without_a_vocabulary_serves_ids_only() {
-    let mut model = app(Script::default());
+async fn a_model_without_a_tokenizer_serves_token_ids_only() {
+    let mut model = app(ScriptedEngine::default());
     (model.tokenizer, model.template) = (None, None);
     let server = Running::start(model).await;
-    let (_, end) = responses(&server.grpc, ask("Hi")).await;
+    let (_, end) = responses(&server.grpc, chat_request("Hi")).await;
     let status = end.expect_err("no text");
     assert_eq!(
         (status.code(), reason(&status).as_str()),
         (Code::FailedPrecondition, "NO_VOCABULARY")
     );
-    let reply = http(server.http, "POST", CHAT, said("Hi").to_string().as_bytes()).await;
+    let reply = http(server.http, "POST", CHAT, user_message("Hi").to_string().as_bytes()).await;
     assert_eq!(reply.status, 400, "{}", reply.body);
     let mut client = GenerateServiceClient::new(channel(&server.grpc).await);
     let request = GenerateRequest { prompt_ids: vec![1], ..GenerateRequest::default() };
@@ -334,24 +337,28 @@ async fn a_model_without_a_vocabulary_serves_ids_only() {
 }
 
 #[tokio::test]
-async fn a_full_queue_says_when_to_come_back() {
-    let script =
-        Script { endless: true, step: Duration::from_millis(5), places: 1, ..Script::default() };
-    let seen = script.seen.clone();
+async fn a_full_queue_has_a_retry_delay() {
+    let script = ScriptedEngine {
+        endless: true,
+        step: Duration::from_millis(5),
+        max_num_seqs: 1,
+        ..ScriptedEngine::default()
+    };
+    let record = script.record.clone();
     let server = Running::start(app(script)).await;
     let mut client: ChatServiceClient<_> = chat(&server.grpc).await;
-    let first = client.chat(ask("Hi")).await.expect("a place");
-    let status = client.chat(ask("Hi")).await.expect_err("no place");
+    let first = client.chat(chat_request("Hi")).await.expect("the first request runs");
+    let status = client.chat(chat_request("Hi")).await.expect_err("the queue is full");
     assert_eq!(status.code(), Code::ResourceExhausted);
     let details = status.get_error_details();
-    let retry = details.retry_info().expect("a hint").retry_delay;
+    let retry = details.retry_info().expect("a retry delay").retry_delay;
     assert_eq!(retry, Some(Duration::from_secs(1)));
     assert_eq!(details.quota_failure().expect("a quota").violations.len(), 1);
 
-    let reply = http(server.http, "POST", CHAT, said("Hi").to_string().as_bytes()).await;
+    let reply = http(server.http, "POST", CHAT, user_message("Hi").to_string().as_bytes()).await;
     assert_eq!(reply.status, 429, "{}", reply.body);
     assert!(reply.head.contains("retry-after: 1"), "{}", reply.head);
     assert_eq!(reply.json()["error"]["type"], "rate_limit_error");
     drop(first);
-    seen.idle().await;
+    record.idle().await;
 }

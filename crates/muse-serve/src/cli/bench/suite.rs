@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use muse_core::contract::{Conversation, FinishReason, Message, Part, Rates, Token};
 use muse_serve::App;
 use muse_serve::runtime::{ContentHashes, LoadOptions};
-use muse_serve::service::{Gate, Service};
+use muse_serve::service::{DrainGuard, Service};
 use sha2::{Digest, Sha256};
 
 use super::completion::{Ask, Completion};
@@ -97,7 +97,7 @@ fn entries(app: &Arc<App>) -> Result<Vec<Entry>> {
 
 /// The prompt of a conversation that begins with this text.
 fn render(app: &Arc<App>, text: &str) -> Result<Vec<Token>> {
-    let service = Service::new(app.clone(), Gate::default());
+    let service = Service::new(app.clone(), DrainGuard::default());
     let conversation = Conversation {
         messages: vec![Message::User(vec![Part::Text(text.to_owned())])],
         current_date: Some(DATE.to_owned()),

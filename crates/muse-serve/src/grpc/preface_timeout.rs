@@ -1,5 +1,5 @@
-//! Connections of gRPC that must say what they are in time. Later silence is asked about by HTTP/2's
-//! pings; before the preface there is nobody to ask.
+//! Closes gRPC connections whose HTTP/2 preface does not arrive in time. After the preface, HTTP/2's
+//! pings find dead connections.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -13,24 +13,24 @@ use tokio::time::Sleep;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// Bytes of the preface of HTTP/2 (RFC 9113, section 3.4).
-const PREFACE: usize = 24;
+const PREFACE_BYTES: usize = 24;
 
-/// A connection whose preface must have come before a deadline.
-pub(crate) struct Greeting {
+/// A connection whose preface must arrive before a deadline. Reading fails after it.
+pub(crate) struct PrefaceTimeout {
     socket: TcpStream,
-    /// Bytes of the preface that have not come, and until when they may.
+    /// Bytes of the preface that have not arrived.
     missing: usize,
     deadline: Pin<Box<Sleep>>,
 }
 
-impl Greeting {
-    /// Within `silence` from now.
-    pub(crate) fn within(silence: Duration, socket: TcpStream) -> Self {
-        Self { socket, missing: PREFACE, deadline: Box::pin(tokio::time::sleep(silence)) }
+impl PrefaceTimeout {
+    /// Allows `timeout` from now.
+    pub(crate) fn new(timeout: Duration, socket: TcpStream) -> Self {
+        Self { socket, missing: PREFACE_BYTES, deadline: Box::pin(tokio::time::sleep(timeout)) }
     }
 }
 
-impl AsyncRead for Greeting {
+impl AsyncRead for PrefaceTimeout {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -38,7 +38,7 @@ impl AsyncRead for Greeting {
     ) -> Poll<io::Result<()>> {
         if self.missing > 0 && self.deadline.as_mut().poll(cx).is_ready() {
             let error =
-                io::Error::new(io::ErrorKind::TimedOut, "no preface of HTTP/2 came in time");
+                io::Error::new(io::ErrorKind::TimedOut, "no HTTP/2 preface arrived in time");
             return Poll::Ready(Err(error));
         }
         let before = buf.filled().len();
@@ -48,7 +48,7 @@ impl AsyncRead for Greeting {
     }
 }
 
-impl AsyncWrite for Greeting {
+impl AsyncWrite for PrefaceTimeout {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl AsyncWrite for Greeting {
     }
 }
 
-impl Connected for Greeting {
+impl Connected for PrefaceTimeout {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {

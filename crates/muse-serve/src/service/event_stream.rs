@@ -1,4 +1,4 @@
-//! The engine's events, brought from its thread to a task. Dropping a feed cancels what it runs.
+//! The engine's events of one request, passed from the engine's thread to a task.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,33 +8,34 @@ use std::task::{Context, Poll};
 use muse_core::contract::{Engine, Event, Request, SeqId};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-use super::{Pass, Refusal};
+use super::{Permit, ServiceError};
 
 /// Events that may wait for a client, over all its choices: seconds of the fastest model, minutes
-/// of a large one. A client behind by more is cut off: the engine waits for nobody.
-const BACKLOG: usize = 16 << 10;
+/// of a large one. A client that is further behind is cancelled: the engine never blocks.
+const EVENT_BACKLOG: usize = 16 << 10;
 
-/// The running choices of a request.
-pub(super) struct Feed {
+/// The running choices of a request. Dropping the stream cancels them.
+pub(super) struct EventStream {
     engine: Arc<dyn Engine>,
     events: mpsc::Receiver<(u32, Event)>,
     lagging: Arc<AtomicBool>,
-    /// A sequence for each choice, none once it ended.
+    /// The sequence of each choice, none once it ended.
     running: Vec<Option<SeqId>>,
-    pass: Pass,
+    permit: Permit,
 }
 
-impl Feed {
-    /// Submits a request for each choice. Those submitted are cancelled when a later one is
-    /// refused.
+impl EventStream {
+    /// Submits a request for each choice. When the engine refuses one, those submitted before are
+    /// cancelled.
     pub(super) fn open(
         engine: Arc<dyn Engine>,
-        pass: Pass,
+        permit: Permit,
         requests: impl IntoIterator<Item = Request>,
-    ) -> Result<Self, Refusal> {
-        let (sender, events) = mpsc::channel(BACKLOG);
+    ) -> Result<Self, ServiceError> {
+        let (sender, events) = mpsc::channel(EVENT_BACKLOG);
         let lagging = Arc::new(AtomicBool::new(false));
-        let mut feed = Self { engine, events, lagging: lagging.clone(), running: Vec::new(), pass };
+        let running = Vec::new();
+        let mut stream = Self { engine, events, lagging: lagging.clone(), running, permit };
         for (choice, request) in requests.into_iter().enumerate() {
             let (sender, lagging) = (sender.clone(), lagging.clone());
             let sink = move |event| match sender.try_send((choice as u32, event)) {
@@ -45,57 +46,57 @@ impl Feed {
                     ControlFlow::Break(())
                 }
             };
-            let seq = feed.engine.submit(request, Box::new(sink))?;
-            feed.pass.runs(seq, feed.engine.as_ref());
-            feed.running.push(Some(seq));
+            let seq = stream.engine.submit(request, Box::new(sink))?;
+            stream.permit.register(seq, stream.engine.as_ref());
+            stream.running.push(Some(seq));
         }
-        Ok(feed)
+        Ok(stream)
     }
 
-    /// The next event and the choice it belongs to; none when all choices are done.
+    /// The next event and the index of its choice; none when all choices are done.
     pub(super) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<(u32, Event), Refusal>>> {
+    ) -> Poll<Option<Result<(u32, Event), ServiceError>>> {
         if self.running.iter().all(Option::is_none) {
             return Poll::Ready(None);
         }
         if self.lagging.load(Ordering::Relaxed) {
-            return Poll::Ready(Some(Err(Refusal::SlowClient)));
+            return Poll::Ready(Some(Err(ServiceError::SlowClient)));
         }
         self.events.poll_recv(cx).map(|event| match event {
             Some((choice, event)) => {
                 if let Event::Done(_) = event {
-                    self.end(choice as usize);
+                    self.unregister(choice as usize);
                 }
                 Some(Ok((choice, event)))
             }
-            // The sinks are gone without a word: either they gave up on this client meanwhile, or
-            // the engine's thread ended.
-            None if self.lagging.load(Ordering::Relaxed) => Some(Err(Refusal::SlowClient)),
-            None => Some(Err(Refusal::Stopped)),
+            // All sinks are dropped without a done event: either they cancelled this client since
+            // the check above, or the engine's thread ended.
+            None if self.lagging.load(Ordering::Relaxed) => Some(Err(ServiceError::SlowClient)),
+            None => Some(Err(ServiceError::Stopped)),
         })
     }
 
-    /// Asks for the end of a choice; its done event still comes.
+    /// Cancels a choice; its done event still comes.
     pub(super) fn cancel(&self, choice: u32) {
         if let Some(seq) = self.running[choice as usize] {
             self.engine.cancel(seq);
         }
     }
 
-    fn end(&mut self, choice: usize) {
+    fn unregister(&mut self, choice: usize) {
         if let Some(seq) = self.running[choice].take() {
-            self.pass.ended(seq);
+            self.permit.unregister(seq);
         }
     }
 }
 
-impl Drop for Feed {
+impl Drop for EventStream {
     fn drop(&mut self) {
         for choice in 0..self.running.len() {
             self.cancel(choice as u32);
-            self.end(choice);
+            self.unregister(choice);
         }
     }
 }
