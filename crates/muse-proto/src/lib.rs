@@ -7,7 +7,7 @@
 //! use muse_proto::v1::{ChatRequest, Conversation, Message, Part, Role, chat_response::Event, part};
 //! use muse_proto::v1::chat_service_client::ChatServiceClient;
 //!
-//! # async fn ask() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn chat() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut client = ChatServiceClient::connect("http://localhost:50051").await?;
 //! let question = part::Part::Text("What is 4 + 5?".into());
 //! let content = vec![Part { part: Some(question) }];
@@ -27,7 +27,7 @@
 
 mod codec;
 
-pub use codec::{Codec, Reader};
+pub use codec::{Codec, MessageDecoder};
 
 /// Messages, clients and servers of version 1.
 #[rustfmt::skip]
