@@ -8,8 +8,8 @@ use muse_atem::{
     SpecialToken, TextOutputParser, TokenOutputParser, Tokenizer, render_history, spell,
 };
 use muse_core::contract::{
-    Conversation, Message, OutputParser, ParsedEvent, Part, PromptPart, Token, Tool, ToolCall,
-    Vocabulary,
+    Conversation, Message, OutputParser, ParsedEvent, Part, PromptPart, Token, Tokenizer as _,
+    Tool, ToolCall, Vocabulary,
 };
 use muse_testkit::nano_dir;
 use proptest::prelude::*;
@@ -189,6 +189,28 @@ fn shows_framing(events: &[ParsedEvent]) -> bool {
     })
 }
 
+/// A part of what a model may generate.
+#[derive(Clone, Debug)]
+enum Generated {
+    Text(String),
+    Special(SpecialToken),
+    Token(u32),
+}
+
+fn count_call() -> String {
+    "<atem:function_calls>\n<atem:invoke name=\"count\">\n<atem:parameter name=\"n\">1\
+     </atem:parameter>\n</atem:invoke>\n</atem:function_calls>"
+        .to_owned()
+}
+
+fn content(events: &[ParsedEvent]) -> String {
+    let contents = events.iter().filter_map(|event| match event {
+        ParsedEvent::Content(text) => Some(text.as_str()),
+        _ => None,
+    });
+    contents.collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -253,6 +275,67 @@ proptest! {
         else { unreachable!() };
         // A truncated answer has the first calls of the complete one, and never a partial call.
         prop_assert_eq!(&all[..some.len()], &some[..]);
+    }
+
+    #[test]
+    fn content_tokens_join_to_the_content(
+        parts in prop::collection::vec(prop_oneof![
+            4 => prose().prop_map(Generated::Text),
+            1 => value().prop_map(Generated::Text),
+            2 => prop::sample::select(vec![" to=user", " to=self", " to=count", " to=files.put", "assistant",
+                "assistant to=user", "assistant to=self", " ", "END", "\n", "tool x", "\u{fffd}"])
+                .prop_map(|text| Generated::Text(text.to_owned())),
+            1 => prop::sample::select(vec![count_call(), count_call().replace("</atem:invoke>", "<|eom|>")])
+                .prop_map(Generated::Text),
+            4 => prop::sample::select(SpecialToken::ALL.to_vec()).prop_map(Generated::Special),
+            2 => (0..1024_u32).prop_map(Generated::Token),
+        ], 0..20),
+        declared in any::<bool>(),
+        stop in prop::collection::vec(prop::sample::select(vec!["END", "\nA", "\n", "o=u", "🦭", "<|message|>", "AA"]), 0..3),
+        complete in any::<bool>(),
+    ) {
+        let tools = if declared { tools() } else { Vec::new() };
+        let conversation = Conversation { tools, ..Conversation::default() };
+        let stop: Vec<String> = stop.into_iter().map(str::to_owned).collect();
+        let mut parser = TokenOutputParser::new(&conversation, &stop, NANO.clone() as Arc<_>);
+        let (mut out, mut shares) = (Vec::new(), Vec::new());
+        let mut tokens = Vec::new();
+        for part in &parts {
+            match part {
+                Generated::Text(text) => NANO.encode(text, &mut tokens),
+                Generated::Special(special) => tokens.push(special.id(NANO.as_ref()).unwrap()),
+                Generated::Token(id) => tokens.push(Token(*id)),
+            }
+        }
+        for token in &tokens {
+            parser.push(*token, &mut out);
+            parser.content_tokens(&mut shares);
+            let settled: usize = shares.iter().map(|share| share.bytes).sum();
+            prop_assert!(settled <= content(&out).len(), "more than the content");
+            // The server reads no further.
+            if out.iter().any(|event| matches!(event, ParsedEvent::StopText(_))) {
+                break;
+            }
+        }
+        if !out.iter().any(|event| matches!(event, ParsedEvent::StopText(_))) {
+            parser.finish(complete, &mut out);
+            parser.content_tokens(&mut shares);
+        }
+        let content = content(&out);
+        let joined: usize = shares.iter().map(|share| share.bytes).sum();
+        prop_assert_eq!(joined, content.len(), "{:?} of {:?}", shares, content);
+        let mut at = 0;
+        for share in &shares {
+            let part = &content.as_bytes()[at..at + share.bytes];
+            at += share.bytes;
+            let mut bytes = Vec::new();
+            NANO.decode(tokens[share.index], &mut bytes);
+            let part = part.strip_prefix(b"\n").filter(|_| !bytes.starts_with(part)).unwrap_or(part);
+            let is_part = bytes.windows(part.len().max(1)).any(|window| window == part);
+            let replaced = std::str::from_utf8(part).is_ok_and(|text| text.contains('\u{fffd}'));
+            prop_assert!(is_part || replaced || part.is_empty(), "{:?} is no part of {:?}", part, bytes);
+        }
+        prop_assert!(shares.windows(2).all(|pair| pair[0].index < pair[1].index), "{:?}", shares);
     }
 
     #[test]

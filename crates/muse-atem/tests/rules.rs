@@ -415,3 +415,43 @@ fn r15_growing_arguments_join_to_the_final_json() {
     assert_eq!(parts[0].1, "{\"body\":\"growing text");
     assert_eq!(whole, []);
 }
+
+/// The text and the share of each token that the visible answer consists of.
+fn content_tokens(text: &str, stop: &[String]) -> (String, Vec<(String, usize)>) {
+    let mut parser = TokenOutputParser::new(&conversation(), stop, NANO.clone() as Arc<_>);
+    let tokens = tokens(text);
+    let (mut out, mut shares) = (Vec::new(), Vec::new());
+    tokens.iter().for_each(|token| parser.push(*token, &mut out));
+    parser.finish(true, &mut out);
+    parser.content_tokens(&mut shares);
+    let spelled = shares.iter().map(|share| {
+        let mut bytes = Vec::new();
+        NANO.decode(tokens[share.index], &mut bytes);
+        (String::from_utf8_lossy(&bytes).into_owned(), share.bytes)
+    });
+    (summary(&out), spelled.collect())
+}
+
+#[test]
+fn content_tokens_are_those_of_the_content() {
+    let check = |text: &str, stop: &[&str], expect: &str, first: &str, bytes: usize| {
+        let stop: Vec<String> = stop.iter().map(|stop| (*stop).to_owned()).collect();
+        let (found, shares) = content_tokens(text, &stop);
+        assert_eq!(found, expect, "{text}");
+        assert_eq!(shares.first(), Some(&(first.to_owned(), bytes)), "{text}: {shares:?}");
+        let joined: usize = shares.iter().map(|(_, bytes)| bytes).sum();
+        let content = expect[1..expect.len() - 1].split("[stop").next().unwrap();
+        assert_eq!(joined, content.len(), "{text}: {shares:?}");
+    };
+    // After a reasoning budget of 0 the header is open, and the model answers without one.
+    let shown = "|<|start|>assistant five|";
+    check(" to=self{23}{7}{22}assistant five{8}", &[], shown, "<|start|>", 9);
+    check("five{8}", &[], "|five|", "f", 1);
+    // Special tokens that are shown as text.
+    check(" to=user{23}{23}{8}", &[], "|<|message|>|", "<|message|>", 11);
+    check(" to=user{23}a{22}b{8}", &[], "|a<|start|>b|", "a", 1);
+    // A newline that joins messages belongs to the token after it.
+    check(" to=user{23}{7}{22}assistant{23}a{7}b{8}", &[], "|a\nb|", "a", 1);
+    // A stop text within a token leaves the token's other bytes.
+    check(" to=user{23}END{8}", &["D"], "|EN[stop D]|", "E", 1);
+}

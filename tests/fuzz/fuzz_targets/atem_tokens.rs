@@ -23,15 +23,19 @@ fuzz_target!(|data: &[u8]| {
     let tokens = ids.chunks_exact(2).map(|id| Token(u32::from(u16::from_le_bytes([id[0], id[1]]))));
     let parse = |clear: bool| {
         let mut parser = TokenOutputParser::new(&conversation, &[], NANO.clone() as Arc<_>);
-        let (mut out, mut all) = (Vec::new(), Vec::new());
+        let (mut out, mut all, mut shares) = (Vec::new(), Vec::new(), Vec::new());
         for token in tokens.clone() {
             parser.push(token, &mut out);
             if clear {
+                parser.content_tokens(&mut shares);
                 all.append(&mut out);
             }
         }
         parser.finish(how & 1 == 1, &mut out);
+        parser.content_tokens(&mut shares);
         all.append(&mut out);
+        let joined: usize = shares.iter().map(|share| share.bytes).sum();
+        assert_eq!(joined, summary(&all).1.len(), "the tokens of the content are not the content");
         all
     };
     let all = parse(true);

@@ -1,11 +1,13 @@
 //! Parses one answer of the assistant: which message is open and what its text means. Takes text
 //! and special tokens; token ids and bytes are decoded by the callers in `mod.rs`.
 
+use std::ops::Range;
+
 use muse_core::contract::{Channel, Conversation, ParsedEvent, PromptPart, ToolCall};
 
 use super::argument_value;
 use super::call_deltas::CallDeltas;
-use super::event_buffer::EventBuffer;
+use super::event_buffer::{ContentRange, EventBuffer};
 use super::header::{HeaderParser, Sender};
 use super::text_message::{HeldText, RecipientSwitch, TextStep};
 use super::tool_block::{CallTarget, Invoke, ToolBlockParser};
@@ -22,6 +24,10 @@ pub(super) struct AnswerParser {
     growing_calls: bool,
     state: AnswerState,
     events: EventBuffer,
+    /// Position of the input at hand in the text of all tokens, special tokens spelled.
+    position: usize,
+    /// Position of the open message's text.
+    message_start: usize,
 }
 
 enum AnswerState {
@@ -63,7 +69,9 @@ impl AnswerParser {
             single_call: conversation.single_call,
             growing_calls: conversation.growing_calls,
             state,
-            events: EventBuffer::new(stop),
+            events: EventBuffer::new(stop, special_as_tokens),
+            position: 0,
+            message_start: 0,
         };
         for part in &conversation.answer_prefix {
             match part {
@@ -108,15 +116,39 @@ impl AnswerParser {
         matches!(self.state, AnswerState::Done)
     }
 
+    /// Bytes of text so far, special tokens spelled.
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Up to which position text is settled: what lies before was emitted or is no content.
+    pub(super) fn settled(&self) -> usize {
+        let settled = match &self.state {
+            AnswerState::Header(header) => self.position - header.len(),
+            AnswerState::Text { .. } => self.events.position(),
+            AnswerState::ToolCall { .. } => self.message_start,
+            AnswerState::Done => usize::MAX,
+        };
+        self.events.held_from().map_or(settled, |held| held.min(settled))
+    }
+
+    /// Where the content emitted since the last call came from.
+    pub(super) fn take_content_ranges(&mut self) -> impl Iterator<Item = ContentRange> + '_ {
+        self.events.take_ranges()
+    }
+
     /// Takes text.
     pub(super) fn text(&mut self, text: &str) {
-        let mut rest = text;
-        while !rest.is_empty() {
-            rest = &rest[self.step(rest)..];
+        let start = self.position;
+        let mut taken = 0;
+        while taken < text.len() {
+            self.position = start + taken;
+            taken += self.step(&text[taken..]);
             if self.events.is_stopped() {
                 self.state = AnswerState::Done;
             }
         }
+        self.position = start + text.len();
     }
 
     /// Takes text up to the next change of state; returns how many bytes were taken.
@@ -127,7 +159,7 @@ impl AnswerParser {
             AnswerState::Header(header) => {
                 let taken = header.take(text);
                 if taken < text.len() {
-                    self.header_is_answer();
+                    self.header_is_answer(self.position + taken);
                 }
                 taken
             }
@@ -144,8 +176,8 @@ impl AnswerParser {
                 match step {
                     TextStep::Done => text.len(),
                     TextStep::Switched { name, body, taken } => {
-                        self.open(Some(name));
-                        self.text(&body);
+                        self.open(Some(name), self.position + taken - body.len());
+                        self.again(&body);
                         taken
                     }
                 }
@@ -168,21 +200,29 @@ impl AnswerParser {
                     let block = std::mem::replace(block, Box::new(ToolBlockParser::new(longest)));
                     self.state =
                         AnswerState::Text { is_reasoning: false, held: HeldText::default() };
-                    self.text(block.text());
+                    self.again(block.text());
                 }
                 text.len()
             }
         }
     }
 
+    /// Takes text of the open message again that its state held back.
+    fn again(&mut self, text: &str) {
+        self.position = self.message_start;
+        self.text(text);
+    }
+
     /// Takes a special token.
     pub(super) fn special(&mut self, token: SpecialToken) {
+        let end = self.position + token.text().len();
         match &self.state {
             AnswerState::Done => {}
             AnswerState::Header(_) => self.special_in_header(token),
             AnswerState::Text { .. } => self.special_in_text(token),
             AnswerState::ToolCall { .. } => self.special_in_tool_call(token),
         }
+        self.position = end;
         if self.events.is_stopped() {
             self.state = AnswerState::Done;
         }
@@ -196,13 +236,13 @@ impl AnswerParser {
             SpecialToken::Message => match header.sender() {
                 Some(sender) => self.enter(sender),
                 None => {
-                    self.header_is_answer();
+                    self.header_is_answer(self.position);
                     self.special(token);
                 }
             },
             SpecialToken::Start => {
                 if !header.start() {
-                    self.header_is_answer();
+                    self.header_is_answer(self.position);
                     self.special(token);
                 }
             }
@@ -210,7 +250,7 @@ impl AnswerParser {
                 if header.is_empty() || header.is_framing() {
                     self.leave(token);
                 } else {
-                    self.header_is_answer();
+                    self.header_is_answer(self.position);
                     self.special(token);
                 }
             }
@@ -230,7 +270,7 @@ impl AnswerParser {
                 let channel = matches!(name.as_str(), "self" | "user");
                 if channel && *is_reasoning && self.special_as_tokens {
                     let name = std::mem::take(name);
-                    self.open(Some(name));
+                    self.open(Some(name), self.position + token.text().len());
                     return;
                 }
                 if self.declared.is_recipient(name) {
@@ -316,7 +356,7 @@ impl AnswerParser {
                 // With the header still empty, `<` alone is text of an answer; text from `<|` on is
                 // the beginning of the special token that the header needs, and is dropped.
                 if header.is_empty() && !partial.is_empty() && !partial.starts_with("<|") {
-                    self.header_is_answer();
+                    self.header_is_answer(self.position);
                     self.finish(complete, partial);
                     return;
                 }
@@ -347,25 +387,28 @@ impl AnswerParser {
     }
 
     /// What was held back as a header cannot become one: it is the beginning of a visible answer.
-    fn header_is_answer(&mut self) {
+    fn header_is_answer(&mut self, end: usize) {
         let empty = AnswerState::Header(HeaderParser::expected(self.declared.longest()));
         let AnswerState::Header(header) = std::mem::replace(&mut self.state, empty) else {
             unreachable!("the caller matched the state")
         };
-        self.open(None);
-        self.text(&header.into_text());
+        self.open(None, end - header.len());
+        self.again(&header.into_text());
     }
 
+    /// `<|message|>` ended the header of a message from `sender`.
     fn enter(&mut self, sender: Sender) {
+        let start = self.position + SpecialToken::Message.text().len();
         match sender {
-            Sender::Assistant(recipient) => self.open(recipient),
+            Sender::Assistant(recipient) => self.open(recipient, start),
             Sender::Other => self.state = AnswerState::Done,
         }
     }
 
-    /// A message to `recipient` begins.
-    fn open(&mut self, recipient: Option<String>) {
-        self.events.start_message();
+    /// A message to `recipient` begins, its text at `start`.
+    fn open(&mut self, recipient: Option<String>, start: usize) {
+        self.message_start = start;
+        self.events.start_message(start);
         let text = |is_reasoning| AnswerState::Text { is_reasoning, held: HeldText::default() };
         self.state = match recipient.as_deref() {
             Some("self") => text(true),
@@ -420,10 +463,10 @@ impl AnswerParser {
                 self.events.content(text);
             }
             Some(_) if finished => {
-                let plain = SpecialToken::ALL
-                    .iter()
-                    .fold(text.to_owned(), |text, token| text.replace(token.text(), ""));
-                self.events.content(&plain);
+                for part in without_special_tokens(text) {
+                    self.events.seek(self.message_start + part.start);
+                    self.events.content(&text[part]);
+                }
             }
             // A cut call is dropped. A cut message to an undeclared recipient, without any call
             // tag, is content.
@@ -453,6 +496,39 @@ impl AnswerParser {
             arguments: arguments.to_compact(),
         })
     }
+}
+
+/// The parts of a text between the special tokens spelled in it, and between those that are
+/// spelled once others are taken out.
+fn without_special_tokens(text: &str) -> Vec<Range<usize>> {
+    let mut parts = vec![0..text.len()];
+    for token in SpecialToken::ALL {
+        let plain: String = parts.iter().map(|part| &text[part.clone()]).collect();
+        let mut found =
+            plain.match_indices(token.text()).map(|(at, _)| at..at + token.text().len());
+        let mut next = found.next();
+        let (mut kept, mut at) = (Vec::with_capacity(parts.len()), 0);
+        for part in parts {
+            let end = at + part.len();
+            let mut from = at;
+            while let Some(special) = next.clone().filter(|special| special.start < end) {
+                if special.start > from {
+                    kept.push(part.start + from - at..part.start + special.start - at);
+                }
+                from = special.end.min(end);
+                if special.end > end {
+                    break;
+                }
+                next = found.next();
+            }
+            if end > from {
+                kept.push(part.start + from - at..part.start + end - at);
+            }
+            at = end;
+        }
+        parts = kept;
+    }
+    parts
 }
 
 /// The held-back token and header turned out to be text of the parameter's value.

@@ -1,5 +1,7 @@
 //! The events of an answer: joins the messages of a channel with a newline and applies stop texts.
 
+use std::collections::VecDeque;
+
 use muse_core::contract::{ParsedEvent, ToolCall};
 
 use super::stop_texts::StopTexts;
@@ -13,6 +15,28 @@ pub(super) struct EventBuffer {
     reasoning: MessageSeparator,
     content: MessageSeparator,
     stopped: bool,
+    ranges: Option<ContentRanges>,
+}
+
+/// Where content came from, while it is emitted.
+#[derive(Default)]
+struct ContentRanges {
+    /// Position of the next text of the message.
+    at: usize,
+    /// Content that stop texts hold back.
+    held: VecDeque<ContentRange>,
+    emitted: Vec<ContentRange>,
+}
+
+/// A part of the visible answer and where it came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ContentRange {
+    /// Position in the text of all tokens.
+    pub(super) start: usize,
+    /// Bytes of content.
+    pub(super) bytes: usize,
+    /// The newline that joins two messages: it stands before `start`, in no token.
+    pub(super) inserted: bool,
 }
 
 /// Upper bound of the bytes usually held back from earlier input: a name or a special token.
@@ -26,7 +50,8 @@ struct MessageSeparator {
 }
 
 impl EventBuffer {
-    pub(super) fn new(stop: &[String]) -> Self {
+    /// With `ranges`, remembers where content comes from until the ranges are taken.
+    pub(super) fn new(stop: &[String], ranges: bool) -> Self {
         Self {
             out: Vec::new(),
             capacity: HELD_BYTES,
@@ -34,6 +59,7 @@ impl EventBuffer {
             reasoning: MessageSeparator::default(),
             content: MessageSeparator::default(),
             stopped: false,
+            ranges: ranges.then(ContentRanges::default),
         }
     }
 
@@ -48,8 +74,10 @@ impl EventBuffer {
         self.stopped
     }
 
-    /// A new message begins.
-    pub(super) fn start_message(&mut self) {
+    /// A new message begins at this position in the text of all tokens. Its texts follow without
+    /// gaps.
+    pub(super) fn start_message(&mut self, position: usize) {
+        self.seek(position);
         self.reasoning.newline_due = self.reasoning.has_text;
         self.content.newline_due = self.content.has_text;
     }
@@ -62,6 +90,31 @@ impl EventBuffer {
             push_reasoning(&mut self.out, "\n", self.capacity);
         }
         push_reasoning(&mut self.out, text, self.capacity);
+        if let Some(ranges) = &mut self.ranges {
+            ranges.at += text.len();
+        }
+    }
+
+    /// The next text of the message comes from this position: what lies before it is no text.
+    pub(super) fn seek(&mut self, position: usize) {
+        if let Some(ranges) = &mut self.ranges {
+            ranges.at = position;
+        }
+    }
+
+    /// Position of the next text of the message.
+    pub(super) fn position(&self) -> usize {
+        self.ranges.as_ref().map_or(0, |ranges| ranges.at)
+    }
+
+    /// Position of the first content that stop texts hold back.
+    pub(super) fn held_from(&self) -> Option<usize> {
+        self.ranges.as_ref()?.held.front().map(|held| held.start)
+    }
+
+    /// The ranges of the content emitted since the last call.
+    pub(super) fn take_ranges(&mut self) -> impl Iterator<Item = ContentRange> + '_ {
+        self.ranges.iter_mut().flat_map(|ranges| ranges.emitted.drain(..))
     }
 
     pub(super) fn content(&mut self, text: &str) {
@@ -69,9 +122,9 @@ impl EventBuffer {
             return;
         }
         if self.content.take_newline() {
-            self.emit_content("\n");
+            self.emit_content("\n", true);
         }
-        self.emit_content(text);
+        self.emit_content(text, false);
     }
 
     pub(super) fn call(&mut self, call: ToolCall) {
@@ -100,6 +153,9 @@ impl EventBuffer {
         if !std::mem::replace(&mut self.stopped, true) {
             let rest = self.stop.rest();
             push_content(&mut self.out, &rest, self.capacity);
+            if let Some(ranges) = &mut self.ranges {
+                ranges.emit(rest.len());
+            }
         }
     }
 
@@ -108,15 +164,64 @@ impl EventBuffer {
         out.append(&mut self.out);
     }
 
-    fn emit_content(&mut self, text: &str) {
+    fn emit_content(&mut self, text: &str, inserted: bool) {
         if self.stopped {
             return;
         }
-        let Self { out, stop, capacity, .. } = self;
-        if let Some(found) = stop.push(text, |text| push_content(out, text, *capacity)) {
+        let Self { out, stop, capacity, ranges, .. } = self;
+        if let Some(ranges) = ranges {
+            ranges.hold(text.len(), inserted);
+        }
+        let emit = |text: &str| {
+            push_content(out, text, *capacity);
+            if let Some(ranges) = ranges {
+                ranges.emit(text.len());
+            }
+        };
+        if let Some(found) = stop.push(text, emit) {
             self.out.push(ParsedEvent::StopText(found));
             self.stopped = true;
+            if let Some(ranges) = &mut self.ranges {
+                ranges.held.clear();
+            }
         }
+    }
+}
+
+impl ContentRanges {
+    fn hold(&mut self, bytes: usize, inserted: bool) {
+        let range = ContentRange { start: self.at, bytes, inserted };
+        match self.held.back_mut() {
+            Some(last) if last.continues_with(&range) => last.bytes += bytes,
+            _ => self.held.push_back(range),
+        }
+        if !inserted {
+            self.at += bytes;
+        }
+    }
+
+    /// The next `bytes` of what is held were emitted.
+    fn emit(&mut self, bytes: usize) {
+        let mut left = bytes;
+        while let Some(range) = self.held.front_mut().filter(|_| left > 0) {
+            let part = ContentRange { bytes: left.min(range.bytes), ..*range };
+            range.bytes -= part.bytes;
+            range.start += if part.inserted { 0 } else { part.bytes };
+            left -= part.bytes;
+            if range.bytes == 0 {
+                self.held.pop_front();
+            }
+            match self.emitted.last_mut() {
+                Some(last) if last.continues_with(&part) => last.bytes += part.bytes,
+                _ => self.emitted.push(part),
+            }
+        }
+    }
+}
+
+impl ContentRange {
+    fn continues_with(&self, next: &Self) -> bool {
+        !self.inserted && !next.inserted && self.start + self.bytes == next.start
     }
 }
 

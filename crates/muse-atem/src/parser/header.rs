@@ -62,6 +62,11 @@ impl HeaderParser {
         self.text.is_empty() && !self.started
     }
 
+    /// Bytes read so far, with `<|start|>` spelled.
+    pub(super) fn len(&self) -> usize {
+        self.text.len() + if self.started { SpecialToken::Start.text().len() } else { 0 }
+    }
+
     /// Whether the text so far is part of a header rather than the beginning of an answer.
     pub(super) fn is_framing(&self) -> bool {
         self.started || matches!(self.stage, Stage::Name | Stage::To(3))

@@ -5,6 +5,7 @@ mod answer;
 mod argument_value;
 mod call_deltas;
 mod call_id;
+mod content_tokens;
 mod event_buffer;
 mod header;
 mod special_tokens;
@@ -21,10 +22,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use muse_core::contract::{Channel, Conversation, OutputParser, ParsedEvent, Token, Tokenizer};
+use muse_core::contract::{
+    Channel, ContentToken, Conversation, OutputParser, ParsedEvent, Token, Tokenizer,
+};
 
 use crate::special_token::SpecialToken;
 use answer::AnswerParser;
+use content_tokens::ContentTokens;
 use special_tokens::{SpecialTokenSplitter, TextPart};
 use utf8::Utf8Decoder;
 
@@ -39,6 +43,7 @@ pub struct TokenOutputParser {
     /// Bytes of the current token.
     bytes: Vec<u8>,
     channel: Channel,
+    content: ContentTokens,
 }
 
 impl TokenOutputParser {
@@ -53,10 +58,12 @@ impl TokenOutputParser {
             .into_iter()
             .filter_map(|token| Some((tokenizer.special_token(token.text())?, token)))
             .collect();
+        let answer = AnswerParser::new(conversation, stop, true);
         Self {
             tokenizer,
             special_tokens,
-            answer: AnswerParser::new(conversation, stop, true),
+            content: ContentTokens::default(),
+            answer,
             utf8: Utf8Decoder::default(),
             bytes: Vec::new(),
             channel: Channel::Protocol,
@@ -70,14 +77,20 @@ impl OutputParser for TokenOutputParser {
         match self.special_tokens.iter().find(|(id, _)| *id == token) {
             Some(&(_, token)) => {
                 self.utf8.flush(|text| answer.text(text));
+                self.content.end_last_at(answer.position());
                 answer.special(token);
+                self.content.push(answer.position());
                 self.channel = Channel::Protocol;
             }
             None => {
                 self.bytes.clear();
                 self.tokenizer.decode(token, &mut self.bytes);
                 answer.reserve(self.bytes.len());
-                self.utf8.push(&self.bytes, |text| answer.text(text));
+                let start = answer.position();
+                if self.utf8.push(&self.bytes, |text| answer.text(text)) {
+                    self.content.end_last_at(start + '\u{fffd}'.len_utf8());
+                }
+                self.content.push(answer.position() + self.utf8.held());
                 self.channel = answer.channel();
             }
         }
@@ -87,12 +100,18 @@ impl OutputParser for TokenOutputParser {
     fn finish(&mut self, complete: bool, out: &mut Vec<ParsedEvent>) {
         let answer = &mut self.answer;
         self.utf8.flush(|text| answer.text(text));
+        self.content.end_last_at(answer.position());
         answer.finish(complete, "");
         answer.drain(out);
     }
 
     fn channel(&self) -> Channel {
         self.channel
+    }
+
+    fn content_tokens(&mut self, out: &mut Vec<ContentToken>) {
+        let settled = self.answer.settled();
+        self.content.settle(self.answer.take_content_ranges(), settled, out);
     }
 }
 

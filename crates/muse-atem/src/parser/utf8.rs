@@ -9,11 +9,13 @@ pub(super) struct Utf8Decoder {
 }
 
 impl Utf8Decoder {
-    /// Takes bytes; emits complete characters. Invalid bytes become U+FFFD.
-    pub(super) fn push(&mut self, bytes: &[u8], mut emit: impl FnMut(&str)) {
+    /// Takes bytes; emits complete characters. Invalid bytes become U+FFFD. Returns whether the
+    /// bytes held before turned out invalid.
+    pub(super) fn push(&mut self, bytes: &[u8], mut emit: impl FnMut(&str)) -> bool {
         let mut rest = bytes;
+        let mut invalid = false;
         while self.held > 0 {
-            let Some((&byte, after)) = rest.split_first() else { return };
+            let Some((&byte, after)) = rest.split_first() else { return invalid };
             self.partial[self.held] = byte;
             match std::str::from_utf8(&self.partial[..=self.held]) {
                 Ok(character) => {
@@ -24,12 +26,18 @@ impl Utf8Decoder {
                     (self.held, rest) = (self.held + 1, after);
                 }
                 // The held bytes are invalid, and this byte is not part of them.
-                Err(_) => self.flush(&mut emit),
+                Err(_) => {
+                    self.flush(&mut emit);
+                    invalid = true;
+                }
             }
         }
         while !rest.is_empty() {
             let error = match std::str::from_utf8(rest) {
-                Ok(text) => return emit(text),
+                Ok(text) => {
+                    emit(text);
+                    return invalid;
+                }
                 Err(error) => error,
             };
             let (text, broken) = rest.split_at(error.valid_up_to());
@@ -39,11 +47,17 @@ impl Utf8Decoder {
             let Some(length) = error.error_len() else {
                 self.partial[..broken.len()].copy_from_slice(broken);
                 self.held = broken.len();
-                return;
+                return invalid;
             };
             emit("\u{fffd}");
             rest = &broken[length..];
         }
+        invalid
+    }
+
+    /// Bytes of an incomplete character.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
     /// The held beginning of a character will not be completed.

@@ -39,9 +39,24 @@ pub trait OutputParser: Send {
     /// Ends the answer and appends what was held back. `complete` is true when a stop token ended
     /// it, false when it was cut by length or cancelled.
     fn finish(&mut self, complete: bool, out: &mut Vec<ParsedEvent>);
-    /// What the last token is part of: for counting reasoning tokens, and for the tokens whose
-    /// log-probabilities are reported.
+    /// What the last token is part of, for counting reasoning tokens. Text that may become a
+    /// header counts as protocol, even when it turns out to be content.
     fn channel(&self) -> Channel;
+    /// Appends the tokens that the visible answer consists of, for their log-probabilities: those
+    /// whose text was settled since the last call. The shares of all tokens in order are the
+    /// [`ParsedEvent::Content`] texts joined; a token of which more may become content comes
+    /// later, at the latest after [`ParsedEvent::StopText`] or [`OutputParser::finish`].
+    fn content_tokens(&mut self, out: &mut Vec<ContentToken>);
+}
+
+/// A token's share of the visible answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentToken {
+    /// Which of the tokens passed to [`OutputParser::push`] it is, from 0.
+    pub index: usize,
+    /// Bytes of the visible answer that it accounts for: all bytes of the token unless a part is
+    /// a header or a stop text, and the newline that joins two messages.
+    pub bytes: usize,
 }
 
 /// What a token is part of.

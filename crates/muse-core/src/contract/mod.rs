@@ -20,8 +20,8 @@ mod weights;
 
 pub use backend::{Attention, Backend, KvShape, KvType, Mask, Rope};
 pub use chat::{
-    Channel, Content, Conversation, Message, OutputParser, ParsedEvent, Part, PromptPart,
-    PromptTemplate, Tokenizer, Tool, ToolCall,
+    Channel, Content, ContentToken, Conversation, Message, OutputParser, ParsedEvent, Part,
+    PromptPart, PromptTemplate, Tokenizer, Tool, ToolCall,
 };
 pub use drafter::{Anchor, ContextSlice, DraftToken, Drafter};
 pub use engine::{Done, Engine, Event, FinishReason, Request, Segment, Sink};

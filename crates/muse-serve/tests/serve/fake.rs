@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use muse_core::contract::{
-    Channel, Conversation, Done, Engine, Event, FinishReason, Message, OutputParser, ParsedEvent,
-    Part, PromptPart, PromptTemplate, Request, Sampled, Sampling, Segment, SeqId, Sink, Timings,
-    Token, Tokenizer, ToolCall, Usage,
+    Channel, ContentToken, Conversation, Done, Engine, Event, FinishReason, Message, OutputParser,
+    ParsedEvent, Part, PromptPart, PromptTemplate, Request, Sampled, Sampling, Segment, SeqId,
+    Sink, Timings, Token, Tokenizer, ToolCall, Usage,
 };
 use muse_core::{Error, Result};
 use muse_serve::{App, ModelCard, ServeOptions, Server};
@@ -251,6 +251,8 @@ struct FakeParser {
     special: bool,
     pending: Vec<u8>,
     calls: usize,
+    tokens: usize,
+    content: Vec<ContentToken>,
 }
 
 impl FakeParser {
@@ -263,6 +265,9 @@ impl FakeParser {
                 } else if self.stop.iter().any(|stop| stop.starts_with(&text)) {
                     return;
                 } else {
+                    let first = self.tokens - text.len();
+                    let tokens = (first..self.tokens).map(|index| ContentToken { index, bytes: 1 });
+                    self.content.extend(tokens);
                     out.push(ParsedEvent::Content(text));
                 }
             }
@@ -285,6 +290,7 @@ impl FakeParser {
 impl OutputParser for FakeParser {
     fn push(&mut self, token: Token, out: &mut Vec<ParsedEvent>) {
         self.special = token.0 >= 256;
+        self.tokens += 1;
         if let Ok(byte) = u8::try_from(token.0) {
             self.pending.push(byte);
             self.emit(out);
@@ -307,6 +313,10 @@ impl OutputParser for FakeParser {
 
     fn channel(&self) -> Channel {
         if self.special { Channel::Protocol } else { self.channel }
+    }
+
+    fn content_tokens(&mut self, out: &mut Vec<ContentToken>) {
+        out.append(&mut self.content);
     }
 }
 
