@@ -1,6 +1,7 @@
 //! KV offload to disk (`--kv-disk`): evicted KV blocks in a folder. A thread writes them, so the
 //! engine never waits for the disk; blocks that come faster than it writes are dropped.
 
+mod marker;
 mod store;
 
 use std::collections::VecDeque;
@@ -44,7 +45,8 @@ impl KvDisk {
     /// space is needed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the folder cannot be read or written or another process uses it,
+    /// [`Error::Invalid`] when the folder cannot be read or written, when it holds files and no
+    /// marker, or when another process uses it,
     /// [`Error::Device`] when the system gives no thread.
     pub(crate) fn open(folder: &Path, max_bytes: u64, identity: u64) -> Result<Self> {
         let store = Store::open(folder, max_bytes, identity)?;
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!((get(&disk, bad), get(&disk, good)), (None, Some(b"block".to_vec())));
         assert_eq!(size(&disk).0, 1);
         let left = fs::read_dir(folder.path()).expect("a folder").count();
-        assert_eq!(left, 4, "the salt, the lock, the folder and the block");
+        assert_eq!(left, 3, "the marker, the folder and the block");
     }
 
     #[test]
@@ -301,16 +303,49 @@ mod tests {
     }
 
     #[test]
-    fn temporary_files_are_removed_and_foreign_files_stay() {
+    fn only_files_with_a_name_of_a_kv_block_are_removed() {
         let folder = tempfile::tempdir().expect("a folder");
-        let half = folder.path().join(format!("{}.77", file_name(PrefixHash([1, 2]))));
-        let foreign = folder.path().join("notes.txt");
-        for path in [&half, &foreign] {
-            fs::write(path, "x").expect("written");
+        drop(open(folder.path(), 1000, 5));
+        let block = file_name(PrefixHash([1, 2]));
+        let hex = block.strip_suffix(".kv").expect("an extension");
+        let kept = [
+            "notes.txt".to_owned(),
+            hex.to_owned(),
+            format!("{hex}.txt"),
+            format!("{hex}.7"),
+            format!("{block}.bak"),
+            format!("0{block}"),
+            format!("+{}", &block[1..]),
+            block.replace('0', "A"),
+        ];
+        let gone = [block.clone(), format!("{block}.tmp")];
+        for name in kept.iter().chain(&gone) {
+            fs::write(folder.path().join(name), "x").expect("written");
         }
+        let folders = [file_name(PrefixHash([3, 3])), file_name(PrefixHash([4, 4])) + ".tmp"];
+        for name in &folders {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        let target = folder.path().join("notes.txt");
+        let link = file_name(PrefixHash([5, 5])) + ".tmp";
+        std::os::unix::fs::symlink(&target, folder.path().join(&link)).expect("a link");
         assert_eq!(size(&open(folder.path(), 0, 5)), (0, 0));
-        assert!(!half.exists() && foreign.exists());
-        let refused = KvDisk::open(&foreign, 0, 5).err().expect("no folder").to_string();
-        assert!(refused.contains("--kv-disk"), "{refused}");
+        let there = |name: &String| folder.path().join(name).symlink_metadata().is_ok();
+        for name in kept.iter().chain(&folders).chain([&link]) {
+            assert!(there(name), "{name} was removed");
+        }
+        assert!(!gone.iter().any(there), "blocks above the bound and temporary files are removed");
+    }
+
+    #[test]
+    fn a_folder_that_is_none_and_one_of_others_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("notes.txt");
+        fs::write(&file, "x").expect("written");
+        for path in [&*file, folder.path()] {
+            let refused = KvDisk::open(path, 0, 5).err().expect("refused").to_string();
+            assert!(refused.contains("--kv-disk") && refused.contains("name a"), "{refused}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
 }

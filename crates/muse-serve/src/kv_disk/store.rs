@@ -1,10 +1,10 @@
 //! The files of a folder: one for each KV block, named by the hash of its prefix, verified when
 //! read, removed least recently used first. A block that cannot be read or written is dropped; that
-//! is never an error.
+//! is never an error. A folder is used only if it is empty or its marker says that it holds KV
+//! blocks, and only files with a name of a KV block are ever removed.
 
 use std::collections::HashMap;
-use std::fs::{self, TryLockError};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,14 @@ use muse_core::contract::PrefixHash;
 use muse_core::hash::hash64;
 use muse_core::{Error, Result};
 
+use super::marker::{Marker, OpenError};
+
 const MAGIC: &[u8; 8] = b"MUSEKV1\n";
 /// Bytes before those of the KV block: magic, prefix hash, checksum.
 pub(super) const HEAD: usize = 8 + 16 + 8;
-const EXTENSION: &str = "kv";
-const SALT: &str = "salt";
-const LOCK: &str = "lock";
+const EXTENSION: &str = ".kv";
+/// Follows the extension while the file is being written.
+const TEMPORARY: &str = ".tmp";
 
 /// A folder of KV blocks that no other process uses.
 pub(super) struct Store {
@@ -30,8 +32,8 @@ pub(super) struct Store {
     index: Mutex<Index>,
     /// Whether the last write failed: a full disk is logged once, not for every block.
     failing: AtomicBool,
-    /// Held for as long as the folder is in use.
-    _lock: fs::File,
+    /// Keeps the folder locked.
+    _marker: Marker,
 }
 
 #[derive(Default)]
@@ -57,27 +59,21 @@ impl Store {
             ))
         };
         fs::create_dir_all(folder).map_err(refuse)?;
-        let lock = fs::File::create(folder.join(LOCK)).map_err(refuse)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::Invalid(format!(
-                    "--kv-disk {}: another server uses this folder; name a different folder \
-                     for each",
-                    folder.display()
-                )));
+        let marker = Marker::open(folder).map_err(|error| match error {
+            OpenError::Io(error) => refuse(error),
+            OpenError::Refused(why) => {
+                Error::Invalid(format!("--kv-disk {}: {why}", folder.display()))
             }
-            Err(TryLockError::Error(error)) => return Err(refuse(error)),
-        }
-        let salt = salt(folder).map_err(refuse)?;
+        })?;
         let index = Index::read(folder).map_err(refuse)?;
+        let salt = marker.salt();
         let store = Self {
             folder: folder.to_owned(),
             root: PrefixHash([hash64(salt[0], identity), hash64(salt[1], !identity)]),
             max_bytes,
             index: Mutex::new(index),
             failing: AtomicBool::new(false),
-            _lock: lock,
+            _marker: marker,
         };
         store.shrink(&mut store.lock());
         Ok(store)
@@ -159,7 +155,7 @@ impl Store {
 
     /// Writes a temporary file and renames it: a reader finds the whole block or none.
     fn write(&self, hash: PrefixHash, bytes: &[u8]) -> io::Result<()> {
-        let temporary = self.folder.join(format!("{}.{}", file_name(hash), std::process::id()));
+        let temporary = self.folder.join(file_name(hash) + TEMPORARY);
         let outcome = write_block(&temporary, hash, bytes)
             .and_then(|()| fs::rename(&temporary, self.path(hash)));
         if outcome.is_err() {
@@ -193,21 +189,22 @@ impl Index {
         self.clock
     }
 
-    /// Lists a folder, oldest first. Removes temporary files of interrupted writes.
+    /// Lists the KV blocks of a folder, least recently written first. Removes temporary files of
+    /// interrupted writes. Everything else is left alone.
     fn read(folder: &Path) -> io::Result<Self> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            let path = entry.path();
-            let Some(text) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            match hash_of(text) {
-                Some(hash) if path.extension().is_some_and(|e| e == EXTENSION) => {
-                    let about = entry.metadata()?;
-                    let age = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                    found.push((age, hash, about.len()));
-                }
-                Some(_) => fs::remove_file(&path)?,
-                None => {}
+            let name = entry.file_name();
+            let (Some(name), true) = (name.to_str(), entry.file_type()?.is_file()) else {
+                continue;
+            };
+            if let Some(hash) = parse_name(name) {
+                let metadata = entry.metadata()?;
+                let age = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                found.push((age, hash, metadata.len()));
+            } else if name.strip_suffix(TEMPORARY).and_then(parse_name).is_some() {
+                fs::remove_file(entry.path())?;
             }
         }
         found.sort_unstable();
@@ -221,32 +218,18 @@ impl Index {
     }
 }
 
+/// The name of a KV block's file: 32 lower-case hexadecimal digits and the extension.
 pub(super) fn file_name(hash: PrefixHash) -> String {
-    format!("{:016x}{:016x}.{EXTENSION}", hash.0[0], hash.0[1])
+    format!("{:016x}{:016x}{EXTENSION}", hash.0[0], hash.0[1])
 }
 
-/// The prefix hash in the name of a file, whatever its extension.
-fn hash_of(file: &str) -> Option<PrefixHash> {
-    let (hex, _) = file.split_once('.')?;
-    let (high, low) = hex.split_at_checked(16)?;
+/// The hash that [`file_name`] made this name of.
+fn parse_name(name: &str) -> Option<PrefixHash> {
+    let (high, low) = name.strip_suffix(EXTENSION)?.split_at_checked(16)?;
     let lane = |hex| u64::from_str_radix(hex, 16).ok();
-    (low.len() == 16).then_some(PrefixHash([lane(high)?, lane(low)?]))
-}
-
-/// Random numbers of this folder, so that nobody can prepare two prefixes with one hash.
-fn salt(folder: &Path) -> io::Result<[u64; 2]> {
-    let path = folder.join(SALT);
-    let read = fs::read(&path).ok().and_then(|bytes| {
-        let (lanes, rest) = bytes.as_chunks::<8>();
-        let lanes: [[u8; 8]; 2] = lanes.try_into().ok()?;
-        rest.is_empty().then(|| lanes.map(u64::from_le_bytes))
-    });
-    if let Some(salt) = read {
-        return Ok(salt);
-    }
-    let salt = [RandomState::new(), RandomState::new()].map(|state| state.build_hasher().finish());
-    fs::write(&path, salt.map(u64::to_le_bytes).concat())?;
-    Ok(salt)
+    let hash = PrefixHash([lane(high)?, lane(low)?]);
+    // Refuses signs, upper case and other lengths, which the parser takes.
+    (file_name(hash) == name).then_some(hash)
 }
 
 fn checksum(hash: PrefixHash, bytes: &[u8]) -> u64 {
@@ -260,7 +243,8 @@ fn checksum(hash: PrefixHash, bytes: &[u8]) -> u64 {
 }
 
 fn write_block(path: &Path, hash: PrefixHash, bytes: &[u8]) -> io::Result<()> {
-    let mut file = fs::File::create(path)?;
+    // A name that is taken is not ours to write to.
+    let mut file = fs::File::create_new(path)?;
     file.write_all(MAGIC)?;
     file.write_all(&hash.0.map(u64::to_le_bytes).concat())?;
     file.write_all(&checksum(hash, bytes).to_le_bytes())?;
