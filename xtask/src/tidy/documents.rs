@@ -16,6 +16,7 @@ pub(super) fn check(sources: &[Source], paths: &[String]) -> Vec<Fault> {
         if source.path.ends_with(".md") {
             faults.extend(absent_links(source, paths));
             faults.extend(absent_paths(source, paths));
+            faults.extend(absent_targets(source, sources, paths));
         }
     }
     faults
@@ -84,6 +85,34 @@ fn absent_paths(source: &Source, paths: &[String]) -> Vec<Fault> {
     faults
 }
 
+/// Targets that commands of a document name, as `--example NAME`.
+fn absent_targets(source: &Source, sources: &[Source], paths: &[String]) -> Vec<Fault> {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let mut faults = Vec::new();
+    for (flag, folder) in [
+        ("--bench ", "benches"),
+        ("--bin ", "bin"),
+        ("--example ", "examples"),
+        ("--test ", "tests"),
+    ] {
+        for (at, _) in source.text.match_indices(flag) {
+            let rest = &source.text[at + flag.len()..];
+            let name = &rest[..rest.find(|c| !part(c)).unwrap_or(rest.len())];
+            let ends = [format!("/{folder}/{name}.rs"), format!("/{folder}/{name}/main.rs")];
+            let line = format!("name = \"{name}\"");
+            let is_named = |s: &Source| s.path.ends_with("Cargo.toml") && s.text.contains(&line);
+            let exists = paths.iter().any(|path| ends.iter().any(|end| path.ends_with(end)))
+                || sources.iter().any(is_named);
+            // `--test NAME` and such are placeholders.
+            let is_name = name.chars().any(|c| c.is_ascii_lowercase());
+            if is_name && !exists {
+                faults.push(absent(source, at, &format!("{flag}{name}")));
+            }
+        }
+    }
+    faults
+}
+
 fn absent(source: &Source, at: usize, name: &str) -> Fault {
     format!("{}:{}: cites {name}, which is not in the tree", source.path, line_of(&source.text, at))
 }
@@ -144,8 +173,13 @@ fn quoted(text: &str) -> Vec<(usize, &str)> {
 mod tests {
     use super::*;
 
-    const PATHS: [&str; 4] =
-        ["README.md", "crates/a/README.md", "crates/a/src/deep/step.rs", "tests/golden/b.json"];
+    const PATHS: [&str; 5] = [
+        "README.md",
+        "crates/a/README.md",
+        "crates/a/examples/use.rs",
+        "crates/a/src/deep/step.rs",
+        "tests/golden/b.json",
+    ];
 
     fn faults(path: &str, text: &str) -> Vec<Fault> {
         check(&[Source::new(path, text)], &PATHS.map(str::to_owned))
@@ -188,6 +222,9 @@ mod tests {
         allows("README.md", "[a](crates/a), [b](crates/a/src/deep/step.rs), [c](#layout)");
         allows("crates/a/README.md", "[golden](../../tests/golden/b.json), [step](src/deep)");
         allows("README.md", "see `deep/step.rs`, `deep/<name>.rs`, `/etc/a.toml` and `x/y`");
+        refuses("README.md", "`cargo run --example used`", "--example used");
+        refuses("README.md", "```sh\ncargo bench --bench use\n```", "--bench use");
+        allows("README.md", "`cargo run --example use`, `cargo test --test NAME`");
         allows("README.md", "[site](https://example.org/a.html)\n```sh\nrun `a/b.rs`\n```\n");
     }
 }

@@ -33,6 +33,7 @@ const DEFINITIONS: [Retired; 6] = [
             ("Picked", "Sampled"),
             ("pick", "sample"),
             ("Target", "TargetModel"),
+            ("Head", "EmbeddingAndLmHead"),
             ("unembed", "lm_head"),
             ("taps", "captured_hidden"),
             ("absorb", "append_context"),
@@ -58,6 +59,8 @@ const DEFINITIONS: [Retired; 6] = [
             ("TokenListener", "TokenOutputParser"),
             ("TextListener", "TextOutputParser"),
             ("Piece", "PromptPart"),
+            ("Workshop", "CompileQueue"),
+            ("aside", "blocking"),
             ("Passes", "ModelRunner"),
             ("Ceilings", "Roofline"),
             ("Mix", "BfpPolicy"),
@@ -67,7 +70,20 @@ const DEFINITIONS: [Retired; 6] = [
             ("Levels", "CodebookLayout"),
         ],
     },
-    Retired { below: &["crates/muse-serve/"], names: &[("Work", "PassWork"), ("wire", "runtime")] },
+    Retired {
+        below: &["crates/muse-serve/"],
+        names: &[
+            ("Spent", "ChatUsage"),
+            ("End", "ChatFinish"),
+            ("Feed", "EventStream"),
+            ("Choice", "ChoiceState"),
+            ("Turns", "AnswerTokenCache"),
+            ("Gate", "DrainGuard"),
+            ("Pass", "Permit"),
+            ("Work", "PassWork"),
+            ("wire", "runtime"),
+        ],
+    },
     Retired {
         below: &["crates/muse-core/"],
         names: &[
