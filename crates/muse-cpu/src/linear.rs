@@ -343,6 +343,7 @@ impl Call<'_> {
     }
 
     /// A chunk of K of a tile of activations, in the format that the weight needs.
+    #[inline]
     fn activations(
         &self,
         packed: &PackedWeight<'_>,
