@@ -15,6 +15,8 @@ use muse_serve::runtime::backends::Backends;
 use muse_serve::runtime::{KvDiskOptions, LoadOptions};
 use serde::Deserialize;
 
+use crate::logging::LogFormat;
+
 /// The most bytes of KV blocks on disk, unless a setting changes it.
 const KV_DISK_BYTES: u64 = 8 << 30;
 
@@ -103,9 +105,12 @@ pub(crate) struct ServeFlags {
     /// chunks shrink to keep it [default: 500]
     #[arg(long, value_name = "MS", env = "MUSE_TARGET_ITL")]
     target_itl: Option<u64>,
-    /// What to log, such as info or muse_serve=debug [default: info]
+    /// What to log, such as warn, debug or info,muse=debug [default: info]
     #[arg(long, value_name = "FILTER", env = "MUSE_LOG")]
     log: Option<String>,
+    /// How to log: text, or json with one object a line [default: text]
+    #[arg(long, value_name = "FORMAT", env = "MUSE_LOG_FORMAT")]
+    log_format: Option<LogFormat>,
 }
 
 /// The settings of a server, complete.
@@ -117,6 +122,8 @@ pub(crate) struct Serving {
     pub(crate) target_itl: Duration,
     /// Filter of the log.
     pub(crate) log: String,
+    /// How the log is written.
+    pub(crate) log_format: LogFormat,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum, Deserialize)]
@@ -197,6 +204,7 @@ impl ConfigFile {
                 flags.target_itl.or(file.target_itl).unwrap_or(TARGET_ITL_MS),
             ),
             log: flags.log.or(file.log).unwrap_or_else(|| "info".to_owned()),
+            log_format: flags.log_format.or(file.log_format).unwrap_or_default(),
         })
     }
 }

@@ -3,6 +3,7 @@
 
 mod cli;
 mod config;
+mod logging;
 
 use std::process::ExitCode;
 

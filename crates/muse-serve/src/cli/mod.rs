@@ -23,6 +23,8 @@ use args::{Cli, Command};
 use muse_serve::runtime::{self, LoadOptions, Loaded, OnFailure};
 use terminal::Progress;
 
+use crate::logging::{self, print_line};
+
 /// Runs the command line. Whatever goes wrong is one line on standard error.
 pub(crate) fn run() -> ExitCode {
     let result = match Cli::read().command {
@@ -50,10 +52,10 @@ fn load(options: &LoadOptions) -> Result<Loaded> {
     let loaded = runtime::load(options, &mut show)?;
     progress.clear();
     if loaded.plan.cut_from.is_some() {
-        eprintln!("note: {}", loaded.plan);
+        print_line(&format!("note: {}", loaded.plan));
     }
     if let Some(warning) = &loaded.template_warning {
-        eprintln!("warning: {warning}");
+        print_line(&format!("warning: {warning}"));
     }
     Ok(loaded)
 }
@@ -76,7 +78,8 @@ fn complain(error: &anyhow::Error) {
             text += &cause;
         }
     }
-    eprintln!("error: {}", terminal::harmless(&text));
+    logging::flush();
+    print_line(&format!("error: {}", terminal::harmless(&text)));
 }
 
 /// Whether the reader of the output left, as `head` does: no fault of anybody.

@@ -1,33 +1,26 @@
 //! `muse serve`: the server, until it is told to stop.
 
-use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use muse_serve::Server;
 use muse_serve::runtime::LoadOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
 
 use super::args::ServeCommand;
 use super::{load, on_failure};
-use crate::config::{Serving, colours};
+use crate::config::Serving;
+use crate::logging;
 
 /// Sequences that run at a time; the cache is sized for as many of full length if memory allows.
 const DEFAULT_MAX_PARALLEL: usize = 8;
 
 pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
-    let Serving { options, log, target_itl } = command.config.serve(&command.serve)?;
-    let filter = EnvFilter::try_new(&log)
-        .with_context(|| format!("log filter {log:?}; try info or muse_serve=debug"))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(colours(&io::stderr()))
-        .init();
+    let Serving { options, log, log_format, target_itl } = command.config.serve(&command.serve)?;
+    logging::start(&log, log_format)?;
     let model = command.config.model(&command.model)?;
     Server::check(&options)?;
     let loaded = load(&LoadOptions {
@@ -48,6 +41,7 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
             tokio::spawn(async move {
                 told(&mut signals).await;
                 warn!("stopped at once");
+                logging::flush();
                 std::process::exit(1);
             });
         };
@@ -55,6 +49,7 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     });
     // Work for clients who left is not worth waiting for.
     runtime.shutdown_timeout(Duration::from_secs(1));
+    logging::flush();
     served?;
     Ok(ExitCode::SUCCESS)
 }

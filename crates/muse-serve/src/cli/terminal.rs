@@ -76,7 +76,7 @@ impl Progress {
         let line = format!("{what}: {} %", (done * 100).checked_div(total).unwrap_or(100));
         let slow = self.since.elapsed() >= PATIENCE;
         if self.enabled && slow && self.shown.as_ref() != Some(&line) {
-            eprint!("\r\x1b[K{line}");
+            draw(&line);
             self.shown = Some(line);
         }
     }
@@ -84,9 +84,14 @@ impl Progress {
     /// Takes the line away.
     pub(super) fn clear(&mut self) {
         if self.shown.take().is_some() {
-            eprint!("\r\x1b[K");
+            draw("");
         }
     }
+}
+
+/// Replaces the line. A terminal that is gone changes nothing.
+fn draw(line: &str) {
+    let _ = write!(io::stderr(), "\r\x1b[K{line}");
 }
 
 impl Drop for Progress {

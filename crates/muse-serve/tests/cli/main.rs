@@ -5,6 +5,7 @@ mod bench;
 mod chat;
 mod generate;
 mod kv_disk;
+mod logging;
 mod quantize;
 mod refusals;
 mod serve;

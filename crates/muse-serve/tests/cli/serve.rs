@@ -6,31 +6,46 @@ use super::*;
 pub(crate) struct Server {
     process: Child,
     log: std::io::Lines<BufReader<ChildStderr>>,
+    /// What was logged up to the addresses.
+    pub(crate) first_lines: Vec<String>,
     pub(crate) grpc: String,
+    pub(crate) http: String,
 }
 
 impl Server {
     pub(crate) fn start() -> Self {
+        let server = Self::start_with(&[], &[]);
+        let plan = |line: &String| {
+            line.contains("memory plan: weights") && line.contains("as bf16 for 8 x 4096 positions")
+        };
+        assert!(server.first_lines.iter().any(plan), "the memory plan comes before the addresses");
+        server
+    }
+
+    /// A server with more flags, and variables.
+    pub(crate) fn start_with(flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
         let addresses = ["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"];
-        let mut process =
-            command.args(addresses).stderr(Stdio::piped()).spawn().expect("muse starts");
+        command.args(addresses).args(flags).envs(variables.iter().copied());
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("muse starts");
         let mut log = BufReader::new(process.stderr.take().expect("a pipe")).lines();
-        let mut plan = false;
-        let grpc = loop {
-            let line = log.next().expect("an address is logged").expect("UTF-8");
-            plan |= line.contains("memory plan: weights")
-                && line.contains("as bf16 for 8 x 4096 positions");
-            if let Some((_, rest)) = line.split_once("grpc=") {
-                break rest.split_whitespace().next().expect("an address").to_owned();
-            }
+        let mut first_lines = Vec::new();
+        let address = |line: &str, name: &str| {
+            let line = line.replace("\":\"", "=").replace('"', " ");
+            let (_, rest) = line.split_once(&format!("{name}="))?;
+            rest.split_whitespace().next().map(str::to_owned)
         };
-        assert!(plan, "the memory plan comes before the addresses");
-        Self { process, log, grpc }
+        loop {
+            let line = log.next().expect("an address is logged").expect("UTF-8");
+            first_lines.push(line.clone());
+            if let (Some(grpc), Some(http)) = (address(&line, "grpc"), address(&line, "http")) {
+                return Self { process, log, first_lines, grpc, http };
+            }
+        }
     }
 
     /// Sends SIGTERM; the exit code and what was logged on the way out.
-    fn stop(&mut self) -> (Option<i32>, Vec<String>) {
+    pub(crate) fn stop(&mut self) -> (Option<i32>, Vec<String>) {
         signal("-TERM", &self.process);
         let log = self.log.by_ref().map(|line| line.expect("UTF-8")).collect();
         (self.process.wait().expect("an end").code(), log)
@@ -77,7 +92,7 @@ fn an_address_that_does_not_speak_grpc_is_asked_about() {
 fn a_taken_address_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let args = ["serve", "--log", "off", "--http", "127.0.0.1:0", "--grpc", &address];
+    let args = ["serve", "--log", "error", "--http", "127.0.0.1:0", "--grpc", &address];
     muse(&args).refused(&["gRPC", &address]);
     // Before the model is even looked for.
     muse(&[&args[..], &["--model", "/nowhere"]].concat()).refused(&["gRPC", &address]);
