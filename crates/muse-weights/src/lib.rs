@@ -26,5 +26,5 @@ pub use open::{open_regular_file, read_text_file};
 pub use report::{FormatShare, Report, TokenizerSummary, inspect};
 pub use write::{
     GgufKeys, GgufTensor, GgufValue, GgufWriter, Imatrix, ModelKind, NewFile, QuantizeOptions,
-    QuantizeProgress, QuantizedTensor, quantize,
+    QuantizeProgress, QuantizedTensor, abandoned_files, quantize, remove_incomplete_files,
 };

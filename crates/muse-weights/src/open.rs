@@ -77,7 +77,8 @@ pub(crate) fn metadata(path: &Path) -> io::Result<Metadata> {
     fs::metadata(path).map_err(|error| name_dangling_link(path, error))
 }
 
-fn check(metadata: &Metadata) -> io::Result<()> {
+/// Refuses what is no regular file.
+pub(crate) fn check(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() {
         return Ok(());
     }
@@ -99,7 +100,11 @@ fn kind(file_type: FileType) -> &'static str {
             return "a device";
         }
     }
-    if file_type.is_dir() { "a folder" } else { "no file" }
+    match () {
+        () if file_type.is_dir() => "a folder",
+        () if file_type.is_symlink() => "a symbolic link",
+        () => "no file",
+    }
 }
 
 fn name_dangling_link(path: &Path, error: io::Error) -> io::Error {

@@ -116,6 +116,9 @@ pub(super) struct GenerateCommand {
 pub(super) struct InspectCommand {
     /// HuggingFace folder or GGUF file (any part of a split one)
     pub(super) path: PathBuf,
+    /// Print one JSON object, with the memory that the model takes at several lengths
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Args)]

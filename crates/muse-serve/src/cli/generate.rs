@@ -17,6 +17,7 @@ use tokio_stream::StreamExt;
 
 use super::answer::{reason, timings, usage};
 use super::args::GenerateCommand;
+use super::interrupt;
 use super::terminal::{Progress, Screen};
 use super::{load, on_failure};
 
@@ -29,6 +30,9 @@ pub(super) fn run(command: &GenerateCommand) -> Result<ExitCode> {
         .as_deref()
         .map(|path| NewFile::create(path).with_context(|| format!("--logits {}", path.display())));
     let file = file.transpose()?;
+    if file.is_some() {
+        interrupt::remove_incomplete_files()?;
+    }
     let options = LoadOptions { logits: file.is_some(), ..command.config.model(&command.model)? };
     let mut loaded = load(&options)?;
     let tokenizer = loaded.tokenizer().cloned();

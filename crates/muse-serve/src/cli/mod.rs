@@ -7,6 +7,7 @@ mod calculator;
 mod chat;
 mod generate;
 mod inspect;
+mod interrupt;
 mod link;
 mod quantize;
 mod serve;

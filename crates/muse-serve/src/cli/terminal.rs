@@ -73,7 +73,11 @@ impl Progress {
 
     /// Shows `done` of `total`.
     pub(super) fn show(&mut self, what: &str, done: u64, total: u64) {
-        let line = format!("{what}: {} %", (done * 100).checked_div(total).unwrap_or(100));
+        self.show_line(format!("{what}: {} %", (done * 100).checked_div(total).unwrap_or(100)));
+    }
+
+    /// Shows a line of one's own.
+    pub(super) fn show_line(&mut self, line: String) {
         let slow = self.since.elapsed() >= PATIENCE;
         if self.enabled && slow && self.shown.as_ref() != Some(&line) {
             draw(&line);

@@ -14,7 +14,7 @@ use super::backends::BackendFactory;
 use super::chat::ChatFormat;
 use super::checkpoints::Checkpoints;
 use super::identity::kv_identity;
-use super::memory::Sizes;
+use super::memory::{MemoryPlan, Sizes};
 use super::model_runner::{ModelRunner, SingleSeqRunner};
 use super::roofline::PassWork;
 use super::{LoadOptions, Loaded, OnFailure, Progress, model_card, models, sampling};
@@ -95,6 +95,18 @@ pub(super) fn load<F: BackendFactory>(
             prefix_caching: !options.no_prefix_caching,
         }),
     })
+}
+
+/// The memory that the model which `options` name takes on a device of `factory`, whatever is free.
+pub(super) fn estimate<F: BackendFactory>(
+    factory: &F,
+    options: &LoadOptions,
+) -> Result<MemoryPlan> {
+    let files = Checkpoints::open(options)?;
+    let text = models::text_spec(&files.name, &files.target)?;
+    let drafter = files.drafter.as_ref().map(|drafter| drafter as &dyn WeightSource);
+    let sizes = Sizes::estimate(&factory.open(options)?, text, &files.target, drafter, options)?;
+    Ok(sizes.plan)
 }
 
 /// Seconds since 1970.

@@ -47,6 +47,13 @@ pub struct MemoryPlan {
     pub cut_from: Option<u32>,
 }
 
+impl MemoryPlan {
+    /// All of it, in bytes.
+    pub fn total(&self) -> u64 {
+        self.weights + self.full_kv + self.window_kv + self.drafter_kv + self.scratch
+    }
+}
+
 impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kv = self.full_kv + self.window_kv + self.drafter_kv;
@@ -154,6 +161,20 @@ impl Sizes {
         let weights = sources.map(|source| loaded_bytes(backend, source)).sum();
         let spec = drafter.and_then(|drafter| drafter.spec().drafter.as_ref());
         Self::fit_into(backend.free_memory()?, weights, text, spec, options)
+    }
+
+    /// As [`Sizes::fit`] on a device with all the memory that it takes.
+    pub(super) fn estimate(
+        backend: &impl Backend,
+        text: &TextSpec,
+        source: &dyn WeightSource,
+        drafter: Option<&dyn WeightSource>,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        let sources = [Some(source), drafter].into_iter().flatten();
+        let weights = sources.map(|source| loaded_bytes(backend, source)).sum();
+        let spec = drafter.and_then(|drafter| drafter.spec().drafter.as_ref());
+        Self::fit_into(None, weights, text, spec, options)
     }
 
     fn fit_into(

@@ -116,6 +116,15 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     Backends::default().load(options, progress)
 }
 
+/// Computes the memory that a model takes with these options, without loading it and whatever memory
+/// is free: without a context, that of the checkpoint.
+///
+/// # Errors
+/// As [`load`].
+pub fn estimate_memory(options: &LoadOptions) -> Result<MemoryPlan> {
+    Backends::default().estimate_memory(options)
+}
+
 /// Called with what is being loaded, how many of its tensors are loaded, and how many there are.
 pub type Progress<'a> = dyn FnMut(&str, usize, usize) + 'a;
 

@@ -24,10 +24,10 @@ fn a_file_that_was_written_runs() {
     // Three tensors of the model, fourteen a layer, the sum.
     assert_eq!(lines.len(), 3 + 14 * 8 + 1, "{}", said.out);
     let line = lines.iter().find(|line| line.starts_with("blk.0.attn_q.weight")).expect("a line");
-    for word in ["256 x 256", "BF16 -> Q8_0", "error"] {
+    for word in ["256 x 256", "BF16 -> Q8_0", "error 0.", " %"] {
         assert!(line.contains(word), "{line}");
     }
-    assert!(lines.last().expect("the sum").contains("8.5"), "bits a weight: {}", said.out);
+    assert!(lines.last().expect("the sum").contains("8.5"), "bits per weight: {}", said.out);
     let ask = |more: &[&str]| {
         let mut args = vec!["chat", "What is 4 + 5?", "--json", "--temperature", "0"];
         args.extend(DATE);
@@ -74,6 +74,11 @@ fn what_cannot_be_written_is_refused() {
     write(&folder.path().join("nothing"), &[]).refused(&["nothing"]);
     write(&nano, &["--imatrix", "/nowhere/imatrix"]).refused(&["/nowhere/imatrix"]);
     write(&nano_dir().join("assistant"), &["--vision"]).refused(&["no vision tower"]);
+    let nowhere = folder.path().join("nowhere/out.gguf");
+    muse(&["quantize", path(&nano), path(&nowhere), "--type", "q8_0"])
+        .refused(&["nowhere/out.gguf", "/nowhere` does not exist"]);
+    let said = muse(&["quantize", path(&nano), path(&out), "--type", "Q4_K_M"]);
+    assert!(said.err.contains("q4_k is what comes nearest"), "{}", said.err);
     for kind in ["iq2_xxs", "q9"] {
         let said = muse(&["quantize", path(&nano), path(&out), "--type", kind]);
         assert_eq!(said.code, Some(2), "{}", said.err);
@@ -82,4 +87,74 @@ fn what_cannot_be_written_is_refused() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
     std::fs::write(&out, "mine").expect("a file");
     write(&nano, &[]).refused(&["out.gguf", "never overwritten"]);
+}
+
+/// Runs `muse quantize` with its standard output blocked, so that it stands still in the middle of
+/// the file; calls `during` then.
+fn while_writing(mut command: Command, out: &Path, during: impl FnOnce(&mut Child)) -> Option<i32> {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let full = writer.try_clone().expect("the same pipe");
+    command.args(["quantize", path(&nano_dir().join("target")), path(out), "--type", "q4_k"]);
+    // More than a pipe holds: this thread blocks until the reader is gone.
+    let filling = std::thread::spawn(move || writer.write_all(&[b'.'; 1 << 20]));
+    let mut child = command.stdout(full).stderr(Stdio::null()).spawn().expect("muse starts");
+    drop(command);
+    let part = out.with_file_name("out.gguf.muse-part");
+    while std::fs::metadata(&part).map_or(0, |part| part.len()) == 0 {
+        assert_eq!(child.try_wait().expect("its state"), None, "it waits for the pipe");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    during(&mut child);
+    let code = child.wait().expect("it ends").code();
+    drop(reader);
+    filling.join().expect("joined").expect_err("nobody reads");
+    code
+}
+
+fn binary() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_muse"))
+}
+
+#[test]
+fn signals_leave_no_file_behind() {
+    for (name, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("out.gguf");
+        let code = while_writing(binary(), &out, |child| signal(name, child));
+        assert_eq!(code, Some(128 + number), "{name}");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "{name}");
+    }
+    // Started as `nohup` starts it, a process outlives its terminal.
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut deaf = Command::new("sh");
+    deaf.args(["-c", r#"trap "" HUP; exec "$0" "$@""#, env!("CARGO_BIN_EXE_muse")]);
+    let code = while_writing(deaf, &folder.path().join("out.gguf"), |child| {
+        signal("-HUP", child);
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(child.try_wait().expect("its state"), None, "it goes on");
+        signal("-TERM", child);
+    });
+    assert_eq!(code, Some(128 + 15));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}
+
+#[test]
+fn what_a_killed_run_left_is_found_by_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.gguf");
+    let (nano, part) = (nano_dir().join("target"), folder.path().join("out.gguf.muse-part"));
+    let run = |out: &Path| muse(&["quantize", path(&nano), path(out), "--type", "q8_0"]);
+    let code = while_writing(binary(), &out, |child| {
+        run(&out).refused(&["out.gguf", "another process is writing it"]);
+        child.kill().expect("killed");
+    });
+    assert_eq!(code, None);
+    assert!(part.exists());
+    let other = run(&folder.path().join("other.gguf"));
+    assert!(other.code == Some(0) && other.err.contains("out.gguf.muse-part ("), "{}", other.err);
+    assert!(other.err.contains("remove it if you do not need it"), "{}", other.err);
+    let again = run(&out);
+    assert!(again.code == Some(0) && again.err.contains("it is written over"), "{}", again.err);
+    assert!(!part.exists());
+    muse(&["inspect", path(&out)]).ok();
 }

@@ -13,6 +13,34 @@ fn inspect_tells_of_folders_and_files() {
 }
 
 #[test]
+fn inspect_gives_json_with_the_memory_of_several_lengths() {
+    let report = muse(&["inspect", path(&nano_dir().join("target")), "--json"]).json();
+    assert_eq!(report["architecture"], "muse_glimmer");
+    assert_eq!(report["text"]["layers"], 8);
+    assert_eq!(report["generation"]["stop"], json!([897, 904]));
+    assert_eq!(report["tokenizer"]["special_tokens"]["eot"], 904);
+    assert_eq!(report["formats"][0]["format"], "BF16");
+    assert_eq!((&report["drafter"], &report["problem"]), (&Value::Null, &Value::Null));
+    let memory = report["memory"].as_array().expect("estimates");
+    let max = &report["text"]["max_positions"];
+    assert_eq!(&memory.last().expect("an estimate")["context"], max);
+    for estimate in memory {
+        let part = |key: &str| estimate[key].as_u64().expect("bytes");
+        assert_eq!(part("total"), part("weights") + part("kv_cache") + part("scratch"));
+        // Two K/V heads of 64 in each of two full layers, K and V as bf16.
+        assert!(part("kv_cache") >= part("context") * 2 * 2 * 2 * 64 * 2, "{estimate}");
+    }
+    // A part of the weights is the vision tower's, which is not loaded.
+    let (weights, bytes) = (&memory[0]["weights"], &report["bytes"]);
+    assert!(weights.as_u64() > Some(1 << 20) && weights.as_f64() < bytes.as_f64().map(|b| 2.0 * b));
+    let draft = muse(&["inspect", path(&nano_dir().join("assistant")), "--json"]).json();
+    assert_eq!((&draft["text"], &draft["memory"]), (&Value::Null, &json!([])));
+    assert_eq!(draft["drafter"]["draft_block"], 16);
+    let text = muse(&["inspect", path(&nano_dir().join("target"))]).ok();
+    assert!(text.contains("memory   ") && text.contains("GB for"), "{text}");
+}
+
+#[test]
 fn broken_files_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("half.gguf");

@@ -50,10 +50,10 @@ fn add_special_tokens(stop: &mut Vec<u32>, folder: &HfFolder, vocab: usize) {
     let Some(Tokenizer { added_tokens }) = tokenizer else { return };
     for AddedToken { id, content } in added_tokens {
         match content.as_str() {
-            special::END_OF_TEXT | special::END_OF_TURN if (id as usize) < vocab => {
-                if !stop.contains(&id) {
-                    stop.push(id);
-                }
+            special::END_OF_TEXT | special::END_OF_TURN
+                if (id as usize) < vocab && !stop.contains(&id) =>
+            {
+                stop.push(id);
             }
             special::END_OF_MESSAGE => stop.retain(|&stop| stop != id),
             _ => {}

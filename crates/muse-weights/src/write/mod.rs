@@ -15,6 +15,6 @@ mod vocabulary;
 pub use file::{GgufTensor, GgufWriter};
 pub use imatrix::Imatrix;
 pub use keys::{GgufKeys, GgufValue};
-pub use new_file::NewFile;
+pub use new_file::{NewFile, abandoned_files, remove_incomplete_files};
 pub use plan::ModelKind;
 pub use quantize::{QuantizeOptions, QuantizeProgress, QuantizedTensor, quantize};

@@ -151,7 +151,8 @@ fn shorten(path: &Path, length: u64) {
 #[test]
 fn a_file_that_changed_gives_errors_and_never_numbers() {
     let length = |path: &Path| fs::metadata(path).expect("a file").len();
-    let cases: [(&str, fn(&Path, u64)); 4] = [
+    type Change = fn(&Path, u64);
+    let cases: [(&str, Change); 4] = [
         // The rest of the last page reads as zeros, and no signal comes.
         ("a byte shorter", |path, length| shorten(path, length - 1)),
         ("empty", |path, _| shorten(path, 0)),

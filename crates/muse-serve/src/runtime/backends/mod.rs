@@ -10,7 +10,7 @@ use std::time::Duration;
 use muse_core::contract::{Backend, Drafter, ModelSizes, TargetModel, TextSpec, WeightSource};
 use muse_core::{Error, Result};
 
-use super::{LoadOptions, Loaded, Progress, Roofline, loader, models};
+use super::{LoadOptions, Loaded, MemoryPlan, Progress, Roofline, loader, models};
 
 /// Called with how many tensors are loaded, and how many there are.
 pub type TensorProgress<'a> = dyn FnMut(usize, usize) + 'a;
@@ -114,6 +114,15 @@ impl Backends {
         self.find(options)?.load(options, progress)
     }
 
+    /// Computes the memory that a model takes, without loading it. See
+    /// [`super::estimate_memory`].
+    ///
+    /// # Errors
+    /// As [`super::load`].
+    pub fn estimate_memory(&self, options: &LoadOptions) -> Result<MemoryPlan> {
+        self.find(options)?.estimate_memory(options)
+    }
+
     /// Measures the device that `options` name, for about `time` each limit.
     ///
     /// # Errors
@@ -148,6 +157,7 @@ trait ErasedFactory: Send + Sync {
     fn check(&self, options: &LoadOptions) -> Result<()>;
     fn measure_roofline(&self, options: &LoadOptions, time: Duration) -> Result<Roofline>;
     fn load(&self, options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded>;
+    fn estimate_memory(&self, options: &LoadOptions) -> Result<MemoryPlan>;
 }
 
 impl<F: BackendFactory> ErasedFactory for F {
@@ -165,6 +175,10 @@ impl<F: BackendFactory> ErasedFactory for F {
 
     fn load(&self, options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded> {
         loader::load(self, options, progress)
+    }
+
+    fn estimate_memory(&self, options: &LoadOptions) -> Result<MemoryPlan> {
+        loader::estimate(self, options)
     }
 }
 
