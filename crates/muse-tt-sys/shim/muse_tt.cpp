@@ -1,5 +1,5 @@
-// The functions of muse_tt.h over Tenstorrent's C++ host library: each does one thing and turns
-// exceptions into a status and a message.
+// The functions of muse_tt.h on top of Tenstorrent's C++ host library. Each does one thing and
+// turns exceptions into a status and a message.
 #include "muse_tt.h"
 
 #include <tt-metalium/host_api.hpp>
@@ -35,7 +35,7 @@ struct mtt_workload {
 
 namespace {
 
-// The queue that everything goes through, in order.
+// The command queue of all calls, which keeps their order.
 constexpr uint8_t QUEUE = 0;
 
 thread_local std::string last_message;
@@ -44,22 +44,22 @@ mtt_status failed(const char* what) noexcept {
     try {
         last_message = what;
     } catch (...) {
-        // Without memory for a message there is still the status.
+        // Without memory for the message only the status remains.
         last_message.clear();
     }
-    const bool full = last_message.find("Out of Memory") != std::string::npos;
-    return full ? MTT_EXHAUSTED : MTT_FAILED;
+    const bool exhausted = last_message.find("Out of Memory") != std::string::npos;
+    return exhausted ? MTT_EXHAUSTED : MTT_FAILED;
 }
 
-template <class Do>
-mtt_status guard(Do&& act) noexcept {
+template <class Action>
+mtt_status guard(Action&& act) noexcept {
     try {
         act();
         return MTT_OK;
     } catch (const std::exception& error) {
         return failed(error.what());
     } catch (...) {
-        return failed("an exception that says nothing");
+        return failed("an exception of an unknown type");
     }
 }
 
@@ -100,11 +100,11 @@ std::variant<metal::DataMovementConfig, metal::ComputeConfig> config_of(const mt
         std::vector<metal::UnpackToDestMode> unpack(
             NUM_CIRCULAR_BUFFERS, metal::UnpackToDestMode::Default);
         for (size_t i = 0; i < 32; ++i) {
-            if (kernel.whole_values >> i & 1) unpack[i] = metal::UnpackToDestMode::UnpackToDestFp32;
+            if (kernel.unpack_to_f32 >> i & 1) unpack[i] = metal::UnpackToDestMode::UnpackToDestFp32;
         }
         return metal::ComputeConfig{
             .math_fidelity = fidelity_of(kernel.fidelity),
-            .fp32_dest_acc_en = kernel.wide_sums != 0,
+            .fp32_dest_acc_en = kernel.f32_accumulate != 0,
             .unpack_to_dest_mode = std::move(unpack),
             .compile_args = std::move(args),
             .defines = std::move(defines)};
@@ -174,21 +174,21 @@ void buffer_free(mtt_buffer* buffer) {
 
 uint64_t buffer_address(const mtt_buffer* buffer) { return buffer->buffer->address(); }
 
-// Bytes of a buffer, which has one shard as a mesh has one device, and their place on the host.
-std::vector<mesh::ShardDataTransfer> part(uint64_t at, uint64_t bytes, void* host) {
-    mesh::ShardDataTransfer part(mesh::MeshCoordinate(0, 0));
-    part.region(metal::BufferRegion(at, bytes)).host_data(host);
-    return {part};
+// A transfer of a range of a buffer. The mesh has one device, so that the buffer has one shard.
+std::vector<mesh::ShardDataTransfer> range_transfer(uint64_t at, uint64_t bytes, void* host) {
+    mesh::ShardDataTransfer transfer(mesh::MeshCoordinate(0, 0));
+    transfer.region(metal::BufferRegion(at, bytes)).host_data(host);
+    return {transfer};
 }
 
-// Without dispatch on the device the library takes every part of a buffer for its begin: there
-// whole buffers are moved.
-bool moves_parts(const mesh::MeshCommandQueue& queue) {
+// Whether the queue can transfer a range. In slow dispatch mode the host library ignores the offset
+// of a range, so that whole buffers must be transferred.
+bool can_transfer_ranges(const mesh::MeshCommandQueue& queue) {
     const std::string_view kind = typeid(queue).name();
     return kind.find("SDMeshCommandQueue") == std::string_view::npos;
 }
 
-std::vector<uint8_t> whole(mtt_buffer* buffer, mesh::MeshCommandQueue& queue) {
+std::vector<uint8_t> read_all(mtt_buffer* buffer, mesh::MeshCommandQueue& queue) {
     std::vector<uint8_t> all(buffer->buffer->size());
     queue.enqueue_read_mesh_buffer(all.data(), buffer->buffer, true);
     return all;
@@ -199,11 +199,12 @@ mtt_status buffer_write(mtt_buffer* buffer, uint64_t at, const void* from, uint6
         auto& queue = buffer->buffer->device()->mesh_command_queue(QUEUE);
         if (bytes == buffer->buffer->size()) {
             queue.enqueue_write_mesh_buffer(buffer->buffer, from, true);
-        } else if (moves_parts(queue)) {
-            // The library does not change what is written.
-            queue.enqueue_write_shards(buffer->buffer, part(at, bytes, const_cast<void*>(from)), true);
+        } else if (can_transfer_ranges(queue)) {
+            // The host library does not write to the source.
+            auto* host = const_cast<void*>(from);
+            queue.enqueue_write_shards(buffer->buffer, range_transfer(at, bytes, host), true);
         } else {
-            auto all = whole(buffer, queue);
+            auto all = read_all(buffer, queue);
             std::memcpy(all.data() + at, from, bytes);
             queue.enqueue_write_mesh_buffer(buffer->buffer, all.data(), true);
         }
@@ -215,10 +216,10 @@ mtt_status buffer_read(mtt_buffer* buffer, uint64_t at, void* to, uint64_t bytes
         auto& queue = buffer->buffer->device()->mesh_command_queue(QUEUE);
         if (bytes == buffer->buffer->size()) {
             queue.enqueue_read_mesh_buffer(to, buffer->buffer, true);
-        } else if (moves_parts(queue)) {
-            queue.enqueue_read_shards(part(at, bytes, to), buffer->buffer, true);
+        } else if (can_transfer_ranges(queue)) {
+            queue.enqueue_read_shards(range_transfer(at, bytes, to), buffer->buffer, true);
         } else {
-            std::memcpy(to, whole(buffer, queue).data() + at, bytes);
+            std::memcpy(to, read_all(buffer, queue).data() + at, bytes);
         }
     });
 }
@@ -228,7 +229,7 @@ mtt_status accessor(mtt_memory memory, uint32_t* args, size_t* count) {
         const auto all = memory == MTT_L1
                              ? metal::TensorAccessorArgs::create_l1_interleaved().get_compile_time_args()
                              : metal::TensorAccessorArgs::create_dram_interleaved().get_compile_time_args();
-        if (all.size() > *count) throw std::length_error("no room for the arguments of an accessor");
+        if (all.size() > *count) throw std::length_error("too little space for the arguments of an accessor");
         std::copy(all.begin(), all.end(), args);
         *count = all.size();
     });
@@ -303,7 +304,7 @@ void workload_free(mtt_workload* workload) {
 
 void replace(metal::RuntimeArgsData& old, const uint32_t* args, size_t count) {
     if (count != old.size()) {
-        throw std::invalid_argument("a kernel keeps the number of its arguments");
+        throw std::invalid_argument("the number of arguments of a kernel cannot change");
     }
     std::copy(args, args + count, old.data());
 }

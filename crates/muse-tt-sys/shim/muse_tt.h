@@ -1,5 +1,6 @@
-// What muse asks of Tenstorrent's Metal host library, as C: opaque handles and one table of
-// functions. Exceptions stop behind it. The bindings in src/generated/ffi.rs are made from this file.
+// The part of Tenstorrent's Metal host library that muse uses, as a C ABI: opaque handles and one
+// vtable. No exception crosses it. The bindings in src/generated/ffi.rs are generated from this
+// file.
 #ifndef MUSE_TT_H
 #define MUSE_TT_H
 
@@ -10,32 +11,33 @@
 extern "C" {
 #endif
 
-// Grows with every change of this file.
-#define MTT_ABI 3u
+// Incremented with every change of this file.
+#define MTT_ABI 4u
 
-// An open device: one chip, with all of its worker cores.
+// An open device: one chip with all of its worker cores.
 typedef struct mtt_device mtt_device;
-// Bytes on a device, in pages dealt out to its banks in turn.
+// A buffer on a device, whose pages are distributed over its banks in turn.
 typedef struct mtt_buffer mtt_buffer;
-// Kernels, circular buffers and semaphores of some cores, until it becomes a workload.
+// Kernels, circular buffers and semaphores of some cores, under construction.
 typedef struct mtt_program mtt_program;
-// A program that can run, and keeps what was compiled and uploaded for it.
+// A complete program, which can run. It keeps its compiled kernels and what was uploaded for them.
 typedef struct mtt_workload mtt_workload;
 
-// How a call ended; anything but MTT_OK leaves a message behind.
+// The result of a call. Every status but MTT_OK comes with a message.
 typedef uint32_t mtt_status;
 #define MTT_OK 0u
-// The host library refused or failed.
+// The host library refused the call or failed.
 #define MTT_FAILED 1u
-// There is not enough memory on the device.
+// The device has not enough memory.
 #define MTT_EXHAUSTED 2u
 
-// Where a buffer lies.
+// The memory that a buffer is in.
 typedef uint32_t mtt_memory;
 #define MTT_DRAM 0u
 #define MTT_L1 1u
 
-// What the pages of a circular buffer hold; numbers of this header, not of the library.
+// The format of the pages of a circular buffer. The values are those of this header, not of the
+// host library.
 typedef uint32_t mtt_format;
 #define MTT_F32 0u
 #define MTT_BF16 1u
@@ -44,11 +46,11 @@ typedef uint32_t mtt_format;
 
 // Which processor of a core runs a kernel.
 typedef uint32_t mtt_processor;
-// Moves data, by its own network; reads by custom.
+// Data movement on the first network, by convention reads.
 #define MTT_READER 0u
-// Moves data, by the other network; writes by custom.
+// Data movement on the second network, by convention writes.
 #define MTT_WRITER 1u
-// Unpacks, computes, packs.
+// Unpacks, computes and packs.
 #define MTT_COMPUTE 2u
 
 // A rectangle of worker cores, both corners included.
@@ -59,7 +61,7 @@ typedef struct mtt_cores {
     uint32_t bottom;
 } mtt_cores;
 
-// A name and its value for the preprocessor.
+// A preprocessor macro and its value.
 typedef struct mtt_define {
     const char* name;
     const char* value;
@@ -69,50 +71,52 @@ typedef struct mtt_define {
 typedef struct mtt_kernel {
     const char* source;
     mtt_processor processor;
-    // 0 the fastest to 3 the most exact; for MTT_COMPUTE.
+    // For MTT_COMPUTE: math fidelity, from 0 (fastest) to 3 (most exact).
     uint32_t fidelity;
-    // Whether sums are kept in f32; for MTT_COMPUTE.
-    uint32_t wide_sums;
-    // Bit i: circular buffer i is only copied to the registers, all bits of its F32 values; for
-    // MTT_COMPUTE.
-    uint32_t whole_values;
+    // For MTT_COMPUTE: whether the destination registers, and so the sums, are f32.
+    uint32_t f32_accumulate;
+    // For MTT_COMPUTE, bit i: the F32 values of circular buffer i are copied to the destination
+    // registers with all of their bits; it is no operand of products.
+    uint32_t unpack_to_f32;
+    // Compile-time arguments.
     uint32_t arg_count;
     const uint32_t* args;
     size_t define_count;
     const mtt_define* defines;
 } mtt_kernel;
 
-// The table. Handles that it gives are freed by it, buffers and workloads before their device.
+// The vtable. Its handles are freed with it, buffers and workloads before their device.
 typedef struct mtt_api {
-    // MTT_ABI of the shim, and the table's bytes as the shim's compiler lays them out.
+    // MTT_ABI of the shim, and the size of this struct as the shim's compiler lays it out.
     uint32_t abi;
     uint32_t bytes;
     // The host library that the shim was compiled for.
     const char* library;
 
-    // What the last call on this thread that failed had to say.
+    // The message of the last call of this thread that failed.
     const char* (*message)(void);
 
-    // Opens a device, with room for traces.
+    // Opens a device with memory reserved for traces.
     mtt_status (*device_open)(uint32_t id, uint64_t trace_bytes, mtt_device** out);
     mtt_status (*device_close)(mtt_device* device);
     // Columns and rows of worker cores.
     mtt_status (*device_grid)(mtt_device* device, uint32_t* columns, uint32_t* rows);
-    // Where a worker core lies on the network, for multicasts.
+    // Network coordinates of a worker core, for transfers between cores.
     mtt_status (*device_network)(
         mtt_device* device, uint32_t column, uint32_t row, uint32_t* x, uint32_t* y);
 
     mtt_status (*buffer_new)(
         mtt_device* device, mtt_memory memory, uint64_t bytes, uint32_t page_bytes, mtt_buffer** out);
     void (*buffer_free)(mtt_buffer* buffer);
-    // The address that kernels reach it by.
+    // The address that kernels use.
     uint64_t (*buffer_address)(const mtt_buffer* buffer);
-    // Whole pages from byte `at` on; a write returns when the host's bytes may change again.
+    // Transfers whole pages from byte `at` of the buffer on. A write returns when the bytes of the
+    // host may be changed again.
     mtt_status (*buffer_write)(mtt_buffer* buffer, uint64_t at, const void* from, uint64_t bytes);
     mtt_status (*buffer_read)(mtt_buffer* buffer, uint64_t at, void* to, uint64_t bytes);
 
-    // Compile-time arguments that tell a kernel how a buffer in `memory` is dealt out; `count` is
-    // the room, then how many there are.
+    // Compile-time arguments that describe to a kernel how a buffer in `memory` is distributed.
+    // `count` is the capacity of `args` and becomes the number of arguments.
     mtt_status (*accessor)(mtt_memory memory, uint32_t* args, size_t* count);
 
     mtt_status (*program_new)(mtt_program** out);
@@ -126,33 +130,34 @@ typedef struct mtt_api {
     mtt_status (*kernel)(
         mtt_program* program, const mtt_cores* cores, size_t core_count, const mtt_kernel* kernel,
         uint32_t* id);
-    // Arguments of a kernel on one core, and on all of its cores.
+    // Sets the runtime arguments of a kernel on one core, and its common arguments for all cores.
     mtt_status (*runtime_args)(
         mtt_program* program, uint32_t kernel, uint32_t column, uint32_t row, const uint32_t* args,
         size_t count);
     mtt_status (*common_args)(
         mtt_program* program, uint32_t kernel, const uint32_t* args, size_t count);
 
-    // Takes the program over, also when it fails.
+    // Takes ownership of the program, also when it fails.
     mtt_status (*workload_new)(mtt_program* program, mtt_workload** out);
     void (*workload_free)(mtt_workload* workload);
-    // Changes arguments that the program had; as many as it had.
+    // Replaces arguments that were set in the program by as many others.
     mtt_status (*workload_runtime_args)(
         mtt_workload* workload, uint32_t kernel, uint32_t column, uint32_t row,
         const uint32_t* args, size_t count);
     mtt_status (*workload_common_args)(
         mtt_workload* workload, uint32_t kernel, const uint32_t* args, size_t count);
-    // Starts it, and waits for its end when told.
+    // Compiles what is not compiled yet and enqueues the workload. Waits for its end if `wait` is
+    // not 0.
     mtt_status (*workload_run)(mtt_device* device, mtt_workload* workload, uint32_t wait);
 
-    // Records what runs between begin and end, to be run again by its number.
+    // Records the workloads that are run between begin and end, to be replayed by the id.
     mtt_status (*trace_begin)(mtt_device* device, uint32_t* id);
     mtt_status (*trace_end)(mtt_device* device, uint32_t id);
     mtt_status (*trace_replay)(mtt_device* device, uint32_t id, uint32_t wait);
     mtt_status (*trace_release)(mtt_device* device, uint32_t id);
 } mtt_api;
 
-// The table, which lives as long as the library is loaded.
+// The vtable, valid as long as the library is loaded.
 const mtt_api* muse_tt_api(void);
 
 #ifdef __cplusplus

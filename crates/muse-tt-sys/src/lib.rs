@@ -1,8 +1,6 @@
-//! Raw C ABI of Tenstorrent's Metal host API: the bindings of our own C header, the library behind
-//! it and how it is opened. `extern "C"` declarations and `repr(C)` types only; no logic.
-//!
-//! The shim is a shared library of its own, compiled with the feature `tt` and opened at run time,
-//! so that everything else builds and tests without Tenstorrent's parts.
+//! Raw C ABI of Tenstorrent's Metal host library: the bindings of our own C header, and how the
+//! shim that implements it is opened. `extern "C"` declarations and `repr(C)` types only; no logic.
+#![doc = include_str!("../README.md")]
 
 #[path = "generated/ffi.rs"]
 pub mod ffi;
@@ -10,16 +8,15 @@ mod load;
 
 pub use load::{Library, LoadError};
 
-/// Where the shim of this build lies; none without the feature `tt`.
+/// The path of the shim of this build; `None` without the feature `tt`.
 pub const SHIM: Option<&str> = option_env!("MUSE_TT_SHIM");
 
 #[cfg(all(test, feature = "tt"))]
 mod tests {
-    /// The bindings in the tree are what the header says.
     #[test]
-    fn the_bindings_are_those_of_the_header() {
+    fn the_bindings_in_the_tree_are_generated_from_the_header() {
         let fresh = include_str!(concat!(env!("OUT_DIR"), "/ffi.rs"));
-        let kept = include_str!("generated/ffi.rs");
-        assert_eq!(kept, fresh, "copy {}/ffi.rs over src/generated/ffi.rs", env!("OUT_DIR"));
+        let committed = include_str!("generated/ffi.rs");
+        assert!(committed == fresh, "copy {}/ffi.rs over src/generated/ffi.rs", env!("OUT_DIR"));
     }
 }

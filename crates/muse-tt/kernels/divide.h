@@ -1,4 +1,4 @@
-// How sums of values become their mean by the total of their weights.
+// The last step of online softmax: weighted sums divided by the sum of the weights.
 #include <cstdint>
 
 #include "api/compute/eltwise_binary_sfpu.h"
@@ -7,7 +7,8 @@
 
 namespace {
 
-// Hands `count` tiles on, each over the one behind them. Tiles are copied from `sums` already.
+// Packs `count` tiles of `sums`, each divided by the tile behind them, into `to`. The unpacker must
+// be set up for `sums`.
 void divide(uint32_t sums, uint32_t count, uint32_t to) {
     cb_wait_front(sums, count + 1);
     for (uint32_t tile = 0; tile < count; ++tile) {
@@ -18,7 +19,7 @@ void divide(uint32_t sums, uint32_t count, uint32_t to) {
         recip_tile(1);
         mul_binary_tile_init();
         mul_binary_tile(0, 1, 0);
-        hand_on(to);
+        pack_first(to);
     }
     cb_pop_front(sums, count + 1);
 }

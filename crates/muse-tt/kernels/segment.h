@@ -1,15 +1,16 @@
-// Where the numbers of a segment stand, as the host writes them (src/segments.rs).
+// Indices into the header of a segment, as src/segments.rs writes it.
 #include <cstdint>
 
 namespace {
 
-[[maybe_unused]] constexpr uint32_t FIRST = 1;
+[[maybe_unused]] constexpr uint32_t TILE_ROW = 0;
+[[maybe_unused]] constexpr uint32_t FIRST_ROW = 1;
 [[maybe_unused]] constexpr uint32_t ROWS = 2;
-[[maybe_unused]] constexpr uint32_t PAGES = 3;
-[[maybe_unused]] constexpr uint32_t PIECES = 4;
-[[maybe_unused]] constexpr uint32_t PIECE = 5;
+[[maybe_unused]] constexpr uint32_t KV_BLOCKS = 3;
+[[maybe_unused]] constexpr uint32_t SPLITS = 4;
+[[maybe_unused]] constexpr uint32_t SPLIT = 5;
 
-// A unit of work: a segment, and the part of its heads.
+// A unit of work: a segment and one of the equal parts of its query heads.
 struct Unit {
     uint32_t segment;
     uint32_t part;

@@ -1,4 +1,4 @@
-//! Bytes in the memory of a device.
+//! Buffers in the memory of a device.
 
 use std::ptr;
 
@@ -8,7 +8,7 @@ use muse_tt_sys::ffi::{MTT_DRAM, MTT_L1, mtt_buffer, mtt_memory};
 use crate::device::Device;
 use crate::error::check;
 
-/// Bytes in the memory of a device, in pages that its banks hold in turn.
+/// A buffer in the memory of a device. Its pages are distributed over the banks in turn.
 pub struct Buffer {
     device: Device,
     raw: *mut mtt_buffer,
@@ -16,60 +16,60 @@ pub struct Buffer {
     page_bytes: u32,
 }
 
-// SAFETY: as of the device; a buffer is reached through its device's turn.
+// SAFETY: as for the device; a buffer is used only under the lock of its device.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Allocates `bytes`, a whole number of pages.
+    /// Allocates `bytes` of DRAM, a whole number of pages.
     ///
     /// # Errors
-    /// [`muse_core::Error::Exhausted`] when the device has no room.
+    /// [`muse_core::Error::Exhausted`] when the device has not enough memory.
     pub fn new(device: &Device, bytes: u64, page_bytes: u32) -> Result<Self> {
-        Self::within(device, MTT_DRAM, bytes, page_bytes)
+        Self::allocate(device, MTT_DRAM, bytes, page_bytes)
     }
 
-    /// Allocates a page in the memory of every core, at the same address.
+    /// Allocates one page in the L1 memory of every core, at the same address.
     pub(crate) fn in_cores(device: &Device, bytes: u64, page_bytes: u32) -> Result<Self> {
-        Self::within(device, MTT_L1, bytes, page_bytes)
+        Self::allocate(device, MTT_L1, bytes, page_bytes)
     }
 
-    fn within(device: &Device, memory: mtt_memory, bytes: u64, page_bytes: u32) -> Result<Self> {
+    fn allocate(device: &Device, memory: mtt_memory, bytes: u64, page_bytes: u32) -> Result<Self> {
         assert!(bytes > 0 && bytes.is_multiple_of(u64::from(page_bytes)), "whole pages");
-        let new = device.api().buffer_new.expect("a table has all functions");
+        let new = device.api().buffer_new.expect("a vtable has all functions");
         let mut raw = ptr::null_mut();
-        let turn = device.turn();
-        // SAFETY: the device is open; `raw` is a place for one handle.
-        let status = unsafe { new(turn.raw(), memory, bytes, page_bytes, &mut raw) };
+        let lock = device.lock();
+        // SAFETY: the device is open; `raw` has space for one handle.
+        let status = unsafe { new(lock.raw(), memory, bytes, page_bytes, &mut raw) };
         check(device.api(), status, &format!("allocating {bytes} bytes"))?;
-        drop(turn);
+        drop(lock);
         Ok(Self { device: device.clone(), raw, bytes, page_bytes })
     }
 
-    /// Its bytes.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub fn page_bytes(&self) -> u32 {
         self.page_bytes
     }
 
-    /// The device it lies on.
+    /// The device that it is on.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Where kernels find it.
+    /// The address that kernels use: the same offset in every bank.
     pub fn address(&self) -> u64 {
-        let address = self.device.api().buffer_address.expect("a table has all functions");
+        let address = self.device.api().buffer_address.expect("a vtable has all functions");
         // SAFETY: the buffer is allocated.
         unsafe { address(self.raw) }
     }
 
-    /// Replaces all of it.
+    /// Replaces the whole content.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
@@ -84,15 +84,15 @@ impl Buffer {
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn write_at(&self, at: u64, from: &[u8]) -> Result<()> {
         self.assert_pages(at, from.len());
-        let write = self.device.api().buffer_write.expect("a table has all functions");
-        let _turn = self.device.turn();
+        let write = self.device.api().buffer_write.expect("a vtable has all functions");
+        let _lock = self.device.lock();
         let (from, bytes) = (from.as_ptr().cast(), from.len() as u64);
-        // SAFETY: the buffer is allocated and holds these pages, and `from` as many bytes.
+        // SAFETY: the buffer is allocated and has these pages, and `from` has `bytes` bytes.
         let status = unsafe { write(self.raw, at, from, bytes) };
         check(self.device.api(), status, "writing to the device")
     }
 
-    /// Reads all of it.
+    /// Reads the whole content.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
@@ -107,10 +107,10 @@ impl Buffer {
     /// [`muse_core::Error::Device`] when the device fails.
     pub fn read_at(&self, at: u64, to: &mut [u8]) -> Result<()> {
         self.assert_pages(at, to.len());
-        let read = self.device.api().buffer_read.expect("a table has all functions");
-        let _turn = self.device.turn();
+        let read = self.device.api().buffer_read.expect("a vtable has all functions");
+        let _lock = self.device.lock();
         let (to, bytes) = (to.as_mut_ptr().cast(), to.len() as u64);
-        // SAFETY: the buffer is allocated and holds these pages, and `to` has room for them.
+        // SAFETY: the buffer is allocated and has these pages, and `to` has space for `bytes`.
         let status = unsafe { read(self.raw, at, to, bytes) };
         check(self.device.api(), status, "reading from the device")
     }
@@ -125,9 +125,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let free = self.device.api().buffer_free.expect("a table has all functions");
-        let _turn = self.device.turn();
-        // SAFETY: nobody else holds the buffer, and the device is still open.
+        let free = self.device.api().buffer_free.expect("a vtable has all functions");
+        let _lock = self.device.lock();
+        // SAFETY: this is the only handle of the buffer, and the device is still open.
         unsafe { free(self.raw) };
     }
 }

@@ -1,17 +1,17 @@
-//! Worker cores, and how work is dealt out to them.
+//! Worker cores, and how work is distributed over them.
 
 use muse_tt_sys::ffi::mtt_cores;
 
 /// A worker core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Core {
-    /// From the left.
+    /// Column of the grid, from the left.
     pub column: u32,
-    /// From the top.
+    /// Row of the grid, from the top.
     pub row: u32,
 }
 
-/// The cores of a program: the first ones of a grid, row by row.
+/// The cores of a program: the first `count` cores of a grid, row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cores {
     columns: u32,
@@ -24,22 +24,22 @@ impl Cores {
         Self { columns, count: columns * rows }
     }
 
-    /// As many of these as there is work for, at least one.
+    /// At most `units` of these cores, at least one.
     pub fn for_work(self, units: u32) -> Self {
         Self { count: self.count.min(units).max(1), ..self }
     }
 
-    /// A rectangle of these, with no more cores than there is work for: the one whose busiest core
-    /// has the least to do; of several the one with the most cores, then the widest.
+    /// The rectangle of at most `units` of these cores whose busiest core has the least work; among
+    /// equals the one with the most cores, then the widest.
     pub fn rectangle_for_work(self, units: u32) -> Self {
-        let most = self.for_work(units).count;
-        let widths = (1..=self.columns.min(most)).rev();
+        let max = self.for_work(units).count;
+        let widths = (1..=self.columns.min(max)).rev();
         let all = widths.flat_map(|columns| {
-            let rows = 1..=(most / columns).min(self.count / self.columns);
+            let rows = 1..=(max / columns).min(self.count / self.columns);
             rows.map(move |rows| Self { columns, count: columns * rows })
         });
         let order = |cores: &Self| (units.max(1).div_ceil(cores.count), u32::MAX - cores.count);
-        all.min_by_key(order).expect("a core is a rectangle")
+        all.min_by_key(order).expect("one core is a rectangle")
     }
 
     /// How many there are.
@@ -57,18 +57,20 @@ impl Cores {
         self.core(self.count - 1)
     }
 
-    /// Deals `units` of work out in runs as even as can be: core, first unit, how many.
+    /// Splits `units` of work into contiguous runs whose lengths differ by one at most: core, first
+    /// unit, number of units.
     pub fn split(self, units: u32) -> impl Iterator<Item = (Core, u32, u32)> {
         let (each, more) = (units / self.count, units % self.count);
         (0..self.count)
             .map(move |i| (self.core(i), i * each + i.min(more), each + u32::from(i < more)))
     }
 
-    /// The one with number `i`.
+    /// Core `i`, row by row.
     pub(crate) fn core(self, i: u32) -> Core {
         Core { column: i % self.columns, row: i / self.columns }
     }
 
+    /// These cores as rectangles, as the shim takes them.
     pub(crate) fn ranges(self) -> Vec<mtt_cores> {
         let (rows, rest) = (self.count / self.columns, self.count % self.columns);
         let full = mtt_cores { left: 0, top: 0, right: self.columns - 1, bottom: rows.max(1) - 1 };
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_dealt_out_evenly_and_in_order() {
+    fn work_is_split_evenly_and_in_order() {
         for (columns, rows, units) in [(1, 1, 7), (4, 1, 7), (13, 10, 1000), (13, 10, 3)] {
             let cores = Cores::grid(columns, rows).for_work(units);
             let runs: Vec<_> = cores.split(units).collect();
@@ -110,16 +112,16 @@ mod tests {
         };
         for count in [1, 3, 4, 5, 8, 11] {
             let cores = Cores::grid(4, 3).for_work(count);
-            let wanted: Vec<_> =
+            let expected: Vec<_> =
                 cores.split(count).map(|(core, _, _)| (core.column, core.row)).collect();
-            assert_eq!(cover(cores), wanted, "{count} cores");
+            assert_eq!(cover(cores), expected, "{count} cores");
         }
     }
 
     #[test]
-    fn rectangles_leave_the_busiest_core_the_least() {
+    fn rectangles_minimize_the_work_of_the_busiest_core() {
         let (grid, row) = (Cores::grid(13, 10), Cores::grid(13, 1));
-        for (from, units, wanted, last) in [
+        for (from, units, count, last) in [
             (grid, 0, 1, (0, 0)),
             (grid, 1, 1, (0, 0)),
             (grid, 5, 5, (4, 0)),
@@ -132,7 +134,7 @@ mod tests {
         ] {
             let cores = from.rectangle_for_work(units);
             let end = cores.last();
-            assert_eq!((cores.count(), (end.column, end.row)), (wanted, last), "{units} units");
+            assert_eq!((cores.count(), (end.column, end.row)), (count, last), "{units} units");
         }
     }
 }

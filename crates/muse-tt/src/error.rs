@@ -1,4 +1,4 @@
-//! Codes of the shim as errors.
+//! Status codes of the shim as errors.
 
 use std::error::Error as StdError;
 use std::ffi::CStr;
@@ -8,42 +8,42 @@ use std::sync::Arc;
 use muse_core::{Error, Result};
 use muse_tt_sys::ffi::{MTT_EXHAUSTED, MTT_OK, mtt_api, mtt_status};
 
-/// What the host library said.
+/// The message of an error of the host library.
 #[derive(Debug)]
-struct Said(String);
+struct HostLibraryError(String);
 
-impl fmt::Display for Said {
+impl fmt::Display for HostLibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl StdError for Said {}
+impl StdError for HostLibraryError {}
 
-/// Turns a status into a result. `doing` says what was tried.
+/// Turns a status into a result. `doing` is the operation for the message.
 pub(crate) fn check(api: &mtt_api, status: mtt_status, doing: &str) -> Result<()> {
     if status == MTT_OK {
         return Ok(());
     }
-    let message = api.message.expect("a table has all functions");
-    // SAFETY: the function takes nothing and answers with a string of this thread that stays until
-    // the next call that fails.
-    let said = unsafe { message() };
-    // SAFETY: as above; it ends in a zero.
-    let said = unsafe { CStr::from_ptr(said) };
-    // The host library appends pages of backtrace; its first lines say what happened.
-    let said = said.to_string_lossy();
-    let said = said.split("backtrace:").next().unwrap_or_default().trim().to_owned();
+    let message = api.message.expect("a vtable has all functions");
+    // SAFETY: the function has no precondition and returns a string of this thread that is valid
+    // until the next call that fails.
+    let text = unsafe { message() };
+    // SAFETY: as above; it is terminated by a zero.
+    let text = unsafe { CStr::from_ptr(text) };
+    // The host library appends a long backtrace; the lines before it describe the error.
+    let text = text.to_string_lossy();
+    let text = text.split("backtrace:").next().unwrap_or_default().trim().to_owned();
     if status == MTT_EXHAUSTED {
         return Err(Error::Exhausted(format!(
-            "{doing}: the device has no memory left ({said}); run with a shorter context or fewer \
+            "{doing}: the device has no memory left ({text}); run with a shorter context or fewer \
              sequences"
         )));
     }
-    Err(device(doing, said))
+    Err(device_error(doing, text))
 }
 
-/// An error of the device.
-pub(crate) fn device(doing: &str, said: impl Into<String>) -> Error {
-    Error::Device { doing: doing.to_owned(), source: Arc::new(Said(said.into())) }
+/// A device error with a message of our own.
+pub(crate) fn device_error(doing: &str, text: impl Into<String>) -> Error {
+    Error::Device { doing: doing.to_owned(), source: Arc::new(HostLibraryError(text.into())) }
 }

@@ -1,4 +1,4 @@
-//! What kernels work on: matrices in tiles, tables of rows, and numbers of rows.
+//! The operands of kernels: matrices in tiles, the embedding table, and buffers of indices.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use muse_core::quant::tile::{SIDE, TileFormat};
 use crate::buffer::Buffer;
 use crate::device::Device;
 
-/// A matrix in tiles, `[rows, cols]`, both filled up to whole tiles.
+/// A matrix `[rows, cols]` in tiles. Both dimensions are padded to whole tiles.
 pub struct Matrix {
     pub(crate) buffer: Arc<Buffer>,
     format: TileFormat,
@@ -18,33 +18,38 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// A matrix of any values.
+    /// An uninitialized matrix.
     ///
     /// # Errors
-    /// [`muse_core::Error::Exhausted`] when the device has no room.
+    /// [`muse_core::Error::Exhausted`] when the device has not enough memory.
     pub fn new(device: &Device, format: TileFormat, rows: usize, cols: usize) -> Result<Self> {
         let (bytes, page) = (format.matrix_bytes(rows, cols) as u64, format.bytes() as u32);
         Ok(Self { buffer: Arc::new(Buffer::new(device, bytes, page)?), format, rows, cols })
     }
 
-    /// A matrix of `values`, row by row.
+    /// A matrix of row-major `values`.
     ///
     /// # Errors
     /// As [`Matrix::new`].
-    pub fn of(device: &Device, format: TileFormat, values: &[f32], cols: usize) -> Result<Self> {
+    pub fn from_values(
+        device: &Device,
+        format: TileFormat,
+        values: &[f32],
+        cols: usize,
+    ) -> Result<Self> {
         let matrix = Self::new(device, format, values.len() / cols, cols)?;
         matrix.write(values)?;
         Ok(matrix)
     }
 
-    /// The first `rows` rows, in the same memory.
-    pub fn top(&self, rows: usize) -> Self {
+    /// The first `rows` rows as a matrix that shares the memory.
+    pub fn first_rows(&self, rows: usize) -> Self {
         assert!(rows > 0 && rows <= self.rows, "{rows} rows of a matrix of {}", self.rows);
         let (buffer, format, cols) = (self.buffer.clone(), self.format, self.cols);
         Self { buffer, format, rows, cols }
     }
 
-    /// Replaces all values.
+    /// Replaces all values; `values` are row-major.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
@@ -53,7 +58,7 @@ impl Matrix {
         self.write_rows(0, values)
     }
 
-    /// Replaces rows from `first` on. Only the rows of tiles that hold them are moved.
+    /// Replaces rows from `first` on. Only the rows of tiles that contain them are transferred.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
@@ -63,20 +68,20 @@ impl Matrix {
         if rows.is_empty() {
             return Ok(());
         }
-        let around = self.around(&rows);
-        let tiles = match around == rows {
+        let covering = self.covering_rows(&rows);
+        let tiles = match covering == rows {
             true => self.format.tilize(values, self.cols),
             false => {
-                let mut all = self.read_rows(around.clone())?;
-                all[(rows.start - around.start) * self.cols..][..values.len()]
+                let mut all = self.read_rows(covering.clone())?;
+                all[(rows.start - covering.start) * self.cols..][..values.len()]
                     .copy_from_slice(values);
                 self.format.tilize(&all, self.cols)
             }
         };
-        self.buffer.write_at(self.first_byte(&around), &tiles)
+        self.buffer.write_at(self.first_byte(&covering), &tiles)
     }
 
-    /// All values, row by row.
+    /// All values, row-major.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
@@ -84,7 +89,7 @@ impl Matrix {
         self.read_rows(0..self.rows)
     }
 
-    /// The values of some rows. Only the rows of tiles that hold them are moved.
+    /// The values of `rows`, row-major. Only the rows of tiles that contain them are transferred.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
@@ -92,27 +97,27 @@ impl Matrix {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let around = self.around(&rows);
-        let mut tiles = vec![0; self.format.matrix_bytes(around.len(), self.cols)];
-        self.buffer.read_at(self.first_byte(&around), &mut tiles)?;
-        let mut values = self.format.untilize(&tiles, around.len(), self.cols);
-        values.truncate((rows.end - around.start) * self.cols);
-        values.drain(..(rows.start - around.start) * self.cols);
+        let covering = self.covering_rows(&rows);
+        let mut tiles = vec![0; self.format.matrix_bytes(covering.len(), self.cols)];
+        self.buffer.read_at(self.first_byte(&covering), &mut tiles)?;
+        let mut values = self.format.untilize(&tiles, covering.len(), self.cols);
+        values.truncate((rows.end - covering.start) * self.cols);
+        values.drain(..(rows.start - covering.start) * self.cols);
         Ok(values)
     }
 
-    /// The rows that are in the same rows of tiles as these.
-    fn around(&self, rows: &Range<usize>) -> Range<usize> {
+    /// All rows of the rows of tiles that contain `rows`.
+    fn covering_rows(&self, rows: &Range<usize>) -> Range<usize> {
         assert!(rows.end <= self.rows, "rows to {} of a matrix of {}", rows.end, self.rows);
         rows.start / SIDE * SIDE..rows.end.next_multiple_of(SIDE).min(self.rows)
     }
 
-    /// Where rows begin that begin a row of tiles.
+    /// Byte offset of `rows`, the first of which begins a row of tiles.
     fn first_byte(&self, rows: &Range<usize>) -> u64 {
         self.format.matrix_bytes(rows.start, self.cols) as u64
     }
 
-    /// Its tiles as they lie on the device, with what fills them up.
+    /// The bytes of its tiles on the device, padding included.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
@@ -122,17 +127,17 @@ impl Matrix {
         Ok(bytes)
     }
 
-    /// Bytes of its tiles.
+    /// Bytes of its tiles, padding included.
     pub fn bytes(&self) -> u64 {
         self.format.matrix_bytes(self.rows, self.cols) as u64
     }
 
-    /// How many tiles it has.
+    /// Number of tiles.
     pub fn tile_count(&self) -> u64 {
         self.bytes() / self.format.bytes() as u64
     }
 
-    /// How values are stored.
+    /// The format of its values.
     pub fn format(&self) -> TileFormat {
         self.format
     }
@@ -147,30 +152,30 @@ impl Matrix {
         (self.rows.div_ceil(SIDE) as u32, self.cols.div_ceil(SIDE) as u32)
     }
 
-    /// The device it lies on.
+    /// The device that it is on.
     pub fn device(&self) -> &Device {
         self.buffer.device()
     }
 }
 
-/// Rows of BF16 values to gather from, each a page.
-pub struct Table {
+/// A row-major table of BF16 rows to gather from. Each row is a page.
+pub struct EmbeddingTable {
     pub(crate) buffer: Buffer,
     cols: usize,
 }
 
-impl Table {
+impl EmbeddingTable {
     /// Bytes of a table on the device.
     pub fn bytes_for(rows: usize, cols: usize) -> usize {
         2 * rows * cols
     }
 
-    /// A table of `values`, row by row; rows are whole tiles wide.
+    /// A table of row-major `values`. Rows are whole tiles wide.
     ///
     /// # Errors
     /// As [`Matrix::new`].
-    pub fn of(device: &Device, values: &[f32], cols: usize) -> Result<Self> {
-        assert!(cols.is_multiple_of(SIDE), "rows of whole tiles, not of {cols} values");
+    pub fn from_values(device: &Device, values: &[f32], cols: usize) -> Result<Self> {
+        assert!(cols.is_multiple_of(SIDE), "rows are whole tiles, not {cols} values");
         let buffer = Buffer::new(device, Self::bytes_for(1, values.len()) as u64, 2 * cols as u32)?;
         let bytes: Vec<u8> =
             values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect();
@@ -183,7 +188,7 @@ impl Table {
         self.cols
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         (self.buffer.bytes() / self.row_bytes()) as usize
     }
@@ -194,31 +199,31 @@ impl Table {
     }
 }
 
-/// Numbers that kernels read and write: rows to gather, positions, pages. In pages of equal width,
-/// by custom one.
-pub struct Ids {
+/// Indices that kernels read and write: rows to gather, positions, slots, segments. They are in
+/// pages of equal width, most often in one page.
+pub struct IndexBuffer {
     pub(crate) buffer: Buffer,
 }
 
-impl Ids {
-    /// Pages are read whole and begin at multiples of this many bytes.
+impl IndexBuffer {
+    /// Kernels read whole pages, whose size is a multiple of this many bytes.
     const ALIGNMENT: usize = 64;
 
-    /// The numbers, in one page.
+    /// The indices in one page.
     ///
     /// # Errors
     /// As [`Matrix::new`].
-    pub fn of(device: &Device, numbers: &[u32]) -> Result<Self> {
-        let mut ids = Self::in_pages(device, 1, numbers.len())?;
-        ids.write(numbers)?;
-        Ok(ids)
+    pub fn from_values(device: &Device, indices: &[u32]) -> Result<Self> {
+        let mut buffer = Self::with_pages(device, 1, indices.len())?;
+        buffer.write(indices)?;
+        Ok(buffer)
     }
 
-    /// Pages with room for `width` numbers each, of any value.
+    /// Uninitialized pages with space for `width` indices each.
     ///
     /// # Errors
     /// As [`Matrix::new`].
-    pub fn in_pages(device: &Device, pages: usize, width: usize) -> Result<Self> {
+    pub fn with_pages(device: &Device, pages: usize, width: usize) -> Result<Self> {
         let page = (4 * width).next_multiple_of(Self::ALIGNMENT);
         Ok(Self { buffer: Buffer::new(device, (pages * page) as u64, page as u32)? })
     }
@@ -228,19 +233,19 @@ impl Ids {
         self.buffer.bytes()
     }
 
-    /// Replaces the numbers by as many or fewer, and zeros behind them.
+    /// Replaces all indices by `indices`, followed by zeros.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
-    pub fn write(&mut self, numbers: &[u32]) -> Result<()> {
-        let mut bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
-        let room = self.buffer.bytes() / 4;
-        assert!(numbers.len() as u64 <= room, "{} numbers into room for {room}", numbers.len());
+    pub fn write(&mut self, indices: &[u32]) -> Result<()> {
+        let mut bytes: Vec<u8> = indices.iter().flat_map(|index| index.to_le_bytes()).collect();
+        let (count, capacity) = (indices.len(), self.buffer.bytes() / 4);
+        assert!(count as u64 <= capacity, "{count} indices, but space for {capacity}");
         bytes.resize(self.buffer.bytes() as usize, 0);
         self.buffer.write(&bytes)
     }
 
-    /// All numbers, with what fills pages up.
+    /// All indices, padding of the pages included.
     ///
     /// # Errors
     /// [`muse_core::Error::Device`] when the device fails.
@@ -250,14 +255,14 @@ impl Ids {
         Ok(bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
     }
 
-    /// Pages.
+    /// Number of pages.
     pub fn pages(&self) -> u32 {
         (self.buffer.bytes() / u64::from(self.buffer.page_bytes())) as u32
     }
 
-    /// Panics when a page is too small for what a kernel takes from it.
-    pub(crate) fn assert_room(&self, numbers: u32) {
-        let room = self.buffer.page_bytes() / 4;
-        assert!(numbers <= room, "{numbers} numbers of a page of {room}");
+    /// Panics when a page is too small for the indices that a kernel reads from it.
+    pub(crate) fn assert_capacity(&self, indices: u32) {
+        let capacity = self.buffer.page_bytes() / 4;
+        assert!(indices <= capacity, "{indices} indices in a page of {capacity}");
     }
 }

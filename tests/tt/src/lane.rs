@@ -1,4 +1,4 @@
-//! The lanes: what a kernel runs on, and how the host library is told.
+//! Lanes: what kernels run on, and the environment variables that select it in the host library.
 
 use std::fmt;
 use std::path::Path;
@@ -12,58 +12,58 @@ use crate::setup::Environment;
 /// What kernels run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Nothing: kernels are compiled, results are zeros.
+    /// A device without cores: kernels are compiled but not run, and results are zeros.
     Mock,
-    /// A slow simulator that the package registry has; BF16 only.
+    /// A slow simulator from the package registry, without block formats.
     Wolfpine,
-    /// Tenstorrent's own simulator, which a user installs.
+    /// Tenstorrent's own simulator ttsim, which the user installs.
     Sim,
     /// A card.
     Card,
 }
 
-/// What a case needs of its lane.
+/// What the lane of a case must be able to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
-    /// BF16 and a little time.
-    Little,
-    /// More arithmetic than a slow simulator can do.
+pub enum Requirement {
+    /// BF16 and little arithmetic.
+    Basic,
+    /// Too much arithmetic for a slow simulator.
     Speed,
-    /// Formats whose values share exponents.
-    Blocks,
-    /// Recorded traces, and time.
+    /// The formats BFP8 and BFP4.
+    BlockFloat,
+    /// Traces and much arithmetic.
     Traces,
-    /// All that a backend runs: every format, and time.
+    /// Everything that a backend runs: every format and much arithmetic.
     Backend,
 }
 
-impl Needs {
-    /// When such a case counts as hung: a simulator takes seconds for what a card does in
+impl Requirement {
+    /// When such a case counts as hung. A simulator takes seconds for what a card does in
     /// microseconds, and every kernel is compiled once.
     pub fn limit(self) -> Limit {
         let cpu = Duration::from_secs(match self {
-            Self::Little => 900,
-            Self::Speed | Self::Blocks | Self::Traces => 3600,
+            Self::Basic => 900,
+            Self::Speed | Self::BlockFloat | Self::Traces => 3600,
             Self::Backend => 7200,
         });
         Limit { cpu, idle: Duration::from_secs(300) }
     }
 }
 
-/// Where the user says his simulator is.
+/// The variable that names the simulator.
 pub const SIMULATOR: &str = "TT_METAL_SIMULATOR";
-const SLOW: (&str, &str) = ("TT_METAL_SLOW_DISPATCH_MODE", "1");
-/// Simulators do not know that instruction.
-const NO_MACRO: (&str, &str) = ("TT_METAL_DISABLE_SFPLOADMACRO", "1");
+const SLOW_DISPATCH: (&str, &str) = ("TT_METAL_SLOW_DISPATCH_MODE", "1");
+/// Simulators do not support the instruction SFPLOADMACRO.
+const NO_LOAD_MACRO: (&str, &str) = ("TT_METAL_DISABLE_SFPLOADMACRO", "1");
 
 impl Lane {
     /// Every lane.
     pub const ALL: [Self; 4] = [Self::Mock, Self::Wolfpine, Self::Sim, Self::Card];
 
-    /// A lane by its name.
+    /// The lane of a name.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When there is no such lane.
     pub fn named(name: &str) -> Result<Self> {
         match Self::ALL.into_iter().find(|lane| lane.to_string() == name) {
             Some(lane) => Ok(lane),
@@ -71,63 +71,66 @@ impl Lane {
         }
     }
 
-    /// Whether results are worth looking at.
+    /// Whether results are computed.
     pub fn computes(self) -> bool {
         self != Self::Mock
     }
 
-    /// Bytes that a device keeps for traces.
+    /// Bytes that a device reserves for traces.
     pub fn trace_bytes(self) -> u64 {
-        if self.lacks(Needs::Traces).is_some() { 0 } else { 4 << 20 }
+        if self.lacks(Requirement::Traces).is_some() { 0 } else { 4 << 20 }
     }
 
-    /// Why cases that need this cannot run; nothing when they can.
-    pub fn lacks(self, needs: Needs) -> Option<&'static str> {
-        match (self, needs) {
-            (Self::Wolfpine, Needs::Speed | Needs::Backend) => Some("is too slow for them"),
-            (Self::Wolfpine, Needs::Blocks) => Some("has no block formats"),
-            (Self::Mock | Self::Wolfpine, Needs::Traces) => Some("records no traces"),
-            (Self::Mock, Needs::Backend) => Some("compiles the kernels of a backend alone"),
+    /// Why cases with a requirement cannot run; `None` when they can.
+    pub fn lacks(self, requirement: Requirement) -> Option<&'static str> {
+        match (self, requirement) {
+            (Self::Wolfpine, Requirement::Speed | Requirement::Backend) => {
+                Some("is too slow for them")
+            }
+            (Self::Wolfpine, Requirement::BlockFloat) => Some("has no block formats"),
+            (Self::Mock | Self::Wolfpine, Requirement::Traces) => Some("records no traces"),
+            (Self::Mock, Requirement::Backend) => Some("cannot run a backend"),
             _ => None,
         }
     }
 
-    /// What the process of a case gets in its environment, or why the lane cannot run here.
+    /// The environment variables for the process of a case.
     ///
     /// # Errors
-    /// Names what is absent.
+    /// Why the lane cannot run on this machine.
     pub fn environment(
         self,
-        parts: &Environment,
+        packages: &Environment,
         simulator: Option<&str>,
     ) -> Result<Vec<(String, String)>, String> {
-        let part = |name: &str| {
-            let value = parts.value(name);
-            value.map(str::to_owned).ok_or(format!("the parts have no {name}; run tt-setup again"))
+        let required = |name: &str| {
+            let value = packages.value(name);
+            value.map(str::to_owned).ok_or(format!("there is no {name}; run tt-setup again"))
         };
-        let own = |pair: (&str, &str)| (pair.0.to_owned(), pair.1.to_owned());
-        let mut all: Vec<_> = parts.of_metal().map(own).collect();
+        let owned = |pair: (&str, &str)| (pair.0.to_owned(), pair.1.to_owned());
+        let mut all: Vec<_> = packages.of_metal().map(owned).collect();
         match self {
             Self::Mock => {
-                let card = ("TT_METAL_MOCK_CLUSTER_DESC_PATH".to_owned(), part("MUSE_TT_MOCK")?);
-                all.extend([own(SLOW), card]);
+                let card =
+                    ("TT_METAL_MOCK_CLUSTER_DESC_PATH".to_owned(), required("MUSE_TT_MOCK")?);
+                all.extend([owned(SLOW_DISPATCH), card]);
             }
             Self::Wolfpine => {
-                let folder = (SIMULATOR.to_owned(), part("MUSE_TT_WOLFPINE")?);
-                all.extend([own(SLOW), own(NO_MACRO), folder]);
+                let folder = (SIMULATOR.to_owned(), required("MUSE_TT_WOLFPINE")?);
+                all.extend([owned(SLOW_DISPATCH), owned(NO_LOAD_MACRO), folder]);
             }
             Self::Sim => {
-                let named = simulator.filter(|path| Path::new(path).exists());
-                let Some(path) = named else {
+                let existing = simulator.filter(|path| Path::new(path).exists());
+                let Some(path) = existing else {
                     let found = simulator.map_or("is not set".to_owned(), |path| {
-                        format!("is {path}, which is not there")
+                        format!("is {path}, which does not exist")
                     });
                     return Err(format!(
                         "{SIMULATOR} {found}: set it to libttsim_bh.so of Tenstorrent's simulator \
                          ttsim, in a folder that also holds its soc_descriptor.yaml"
                     ));
                 };
-                all.extend([own(NO_MACRO), own((SIMULATOR, path))]);
+                all.extend([owned(NO_LOAD_MACRO), owned((SIMULATOR, path))]);
             }
             Self::Card if !Path::new("/dev/tenstorrent").exists() => {
                 return Err("this machine has no /dev/tenstorrent".to_owned());

@@ -1,13 +1,13 @@
-//! Tenstorrent's parts: installing them, the lanes that kernels run in, and the comparison of
-//! every kernel with the CPU.
+//! Installs Tenstorrent's packages, and compares every kernel with the CPU backend in one of
+//! several lanes: simulators or a card.
 #![forbid(unsafe_code)]
 
+pub mod case_filter;
 pub mod cases;
-pub mod choice;
 pub mod lane;
 pub mod process;
 pub mod report;
 pub mod setup;
 
-/// What the programs end with when the machine lacks what they need: nothing was tried.
+/// Exit status of the programs when the machine lacks what they need, so that nothing was tested.
 pub const SKIPPED: u8 = 3;

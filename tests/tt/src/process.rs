@@ -45,9 +45,9 @@ pub struct Ended {
     pub err: String,
 }
 
-/// Runs `command` to its end or until it hangs; no process of the run is left afterwards. The output
-/// goes through files in `folder`, because a pipe has no end while a simulator holds it. `tag` must
-/// be unique to this run.
+/// Runs `command` to its end or until it hangs; no process of the run is left afterwards. The
+/// output goes through files in `folder`, because a pipe has no end while a simulator holds it.
+/// `tag` must be unique to this run.
 ///
 /// # Errors
 /// When it cannot be started or its processes cannot be ended.
@@ -80,17 +80,18 @@ pub fn run(command: &mut Command, tag: &str, folder: &Path, limit: Limit) -> Res
     Ok(Ended { status, out: out?, err: err? })
 }
 
-/// What a run has computed, as far as it was looked at.
+/// The CPU time of a run, as far as it was looked at.
 struct Progress {
-    /// The limits in clock ticks: CPU time of the whole run, and what is more than idling.
+    /// The limits in clock ticks: CPU time of the whole run, and the least that counts as progress.
     max_ticks: u64,
     min_ticks: u64,
-    /// Ticks of the processes that were there at the last look.
+    /// Ticks of the processes that existed at the last look.
     last: u64,
-    /// Ticks of the run, and how many of them it had when it last did more than idle.
+    /// Ticks of the whole run, and how many it had at the last progress.
     used: u64,
     worked: u64,
-    /// Looks since then. They are counted, not timed, so that a machine that stood still adds one.
+    /// Looks since the last progress. They are counted, not timed, so that a suspended machine adds
+    /// one.
     looks: u32,
 }
 
@@ -106,9 +107,9 @@ impl Progress {
         Self { max_ticks, min_ticks, last: 0, used: 0, worked: 0, looks: 0 }
     }
 
-    /// Takes the ticks of the processes that are there now.
+    /// Takes the ticks of the processes that exist now.
     fn is_hung(&mut self, ticks: u64) -> bool {
-        // Fewer than before are left when a process ended that nobody of the run waited for.
+        // The sum shrinks when a process ends that no process of the run waits for.
         self.used += ticks.saturating_sub(self.last);
         self.last = ticks;
         if self.used >= self.worked + self.min_ticks {
@@ -146,12 +147,12 @@ fn end(tag: &str) -> Result<()> {
     bail!("processes {} do not end after SIGKILL: see what they wait for", tagged(tag)?.join(", "))
 }
 
-/// The numbers of the processes that have a tag in their environment.
+/// The ids of the processes that have a tag in their environment.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn tagged(tag: &str) -> Result<Vec<String>> {
-    let wanted = format!("{TAG}={tag}");
+    let entry_of_run = format!("{TAG}={tag}");
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("/proc, where processes are listed")? {
         let entry = entry?;
@@ -160,10 +161,14 @@ pub fn tagged(tag: &str) -> Result<Vec<String>> {
             continue;
         }
         match fs::read(entry.path().join("environ")) {
-            Ok(all) if all.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes()) => {
+            Ok(all)
+                if all
+                    .split(|byte| *byte == 0)
+                    .any(|variable| variable == entry_of_run.as_bytes()) =>
+            {
                 found.push(name);
             }
-            // Processes of others cannot be read, and those that just ended are not there.
+            // Processes of other users cannot be read, and those that just ended have no file.
             Ok(_) => {}
             Err(error) => ensure!(
                 error.kind() == ErrorKind::PermissionDenied
@@ -177,7 +182,7 @@ pub fn tagged(tag: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What Linux says to a read about a process that ended after the file was opened.
+/// The error of a read about a process that ended after the file was opened: ESRCH.
 const NO_SUCH_PROCESS: i32 = 3;
 
 #[cfg(test)]
@@ -195,11 +200,11 @@ mod tests {
         format!("muse-test-{name}-{}", std::process::id())
     }
 
-    /// Never reached by a test that passes.
+    /// A limit that no passing test reaches.
     const ENOUGH: Limit = Limit { cpu: Duration::from_secs(60), idle: Duration::from_secs(300) };
 
     #[test]
-    fn what_a_crashed_process_started_ends_with_it() {
+    fn descendants_of_a_crashed_process_are_ended() {
         let (folder, tag) = (tempfile::tempdir().unwrap(), tag("crash"));
         let ended = run(&mut shell("kill -KILL $$"), &tag, folder.path(), ENOUGH).unwrap();
         assert!(ended.status.is_some_and(|status| !status.success()), "{ended:?}");

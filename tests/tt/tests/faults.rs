@@ -1,5 +1,6 @@
-//! What goes wrong with a real host library: the message says what to do, and no process is left.
-//! Each fault has a process of its own, this program again, for the library lives once in it.
+//! Faults with the real host library: the message says what to do, and no process is left. Each
+//! fault has a process of its own, this program again, because a process can load the library only
+//! once.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GONE: &str = "the simulator is gone";
 const GIB: u64 = 1 << 30;
 
-/// Names what a process is to do that is none of the tests.
+/// The variable that names the fault of a child process.
 const CHILD: &str = "MUSE_FAULT";
 
 fn main() {
@@ -32,17 +33,17 @@ fn main() {
         Some("fills_a_device") => fills_a_device(),
         Some("opens_a_hundred_times") => opens_a_hundred_times(),
         Some("loses_its_device") => loses_its_device(),
-        Some(other) => panic!("{CHILD} is {other}, which is no fault"),
+        Some(other) => panic!("{CHILD} is {other}, which is not a fault"),
         None => thread::scope(|scope| {
-            scope.spawn(without_a_device_the_message_says_where_it_is_looked_for);
-            scope.spawn(a_full_device_says_so_and_goes_on);
-            scope.spawn(a_hundred_devices_leave_nothing);
+            scope.spawn(without_a_device_the_message_says_where_devices_are_expected);
+            scope.spawn(exhausted_memory_is_an_error_and_the_device_goes_on);
+            scope.spawn(a_hundred_devices_leak_nothing);
             scope.spawn(a_lost_device_ends_the_process_with_advice);
         }),
     }
 }
 
-/// Runs one of the faults in a lane.
+/// Runs one of the faults with an environment.
 fn child(name: &str, environment: &[(String, String)]) -> Ended {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(CHILD, name).env_remove(SIMULATOR);
@@ -55,23 +56,23 @@ fn child(name: &str, environment: &[(String, String)]) -> Ended {
     ended
 }
 
-fn parts() -> Environment {
-    let folder = std::env::var_os("MUSE_TT_DIR").expect("MUSE_TT_DIR names the parts");
+fn packages() -> Environment {
+    let folder = std::env::var_os("MUSE_TT_DIR").expect("MUSE_TT_DIR names the packages");
     Environment::read(&PathBuf::from(folder)).unwrap()
 }
 
 fn lane(lane: Lane) -> Vec<(String, String)> {
-    lane.environment(&parts(), None).unwrap()
+    lane.environment(&packages(), None).unwrap()
 }
 
-fn open(patience: Option<Duration>) -> Result<Device> {
+fn open(timeout: Option<Duration>) -> Result<Device> {
     // The mock lane computes nothing.
-    let options = DeviceOptions { patience, smoke: false, ..Default::default() };
+    let options = DeviceOptions { timeout, smoke_test: false, ..Default::default() };
     Device::open(open_shim()?, options)
 }
 
-fn without_a_device_the_message_says_where_it_is_looked_for() {
-    let none: Vec<_> = parts().of_metal().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+fn without_a_device_the_message_says_where_devices_are_expected() {
+    let none: Vec<_> = packages().of_metal().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     let ended = child("opens_a_device", &none);
     let message = ended.err;
     assert!(
@@ -82,7 +83,7 @@ fn without_a_device_the_message_says_where_it_is_looked_for() {
 
 fn opens_a_device() {
     if std::path::Path::new("/dev/tenstorrent").exists() {
-        eprintln!("/dev/tenstorrent is here, TT_METAL_SIMULATOR is not asked");
+        eprintln!("TT_METAL_SIMULATOR: /dev/tenstorrent exists, so that a device can be opened");
         return;
     }
     let Err(error) = open(None) else { panic!("there is no device") };
@@ -90,28 +91,28 @@ fn opens_a_device() {
     eprintln!("{error}");
 }
 
-fn a_full_device_says_so_and_goes_on() {
+fn exhausted_memory_is_an_error_and_the_device_goes_on() {
     let ended = child("fills_a_device", &lane(Lane::Mock));
     assert!(ended.status.is_some_and(|status| status.success()), "{ended:?}");
 }
 
 fn fills_a_device() {
     let device = open(None).unwrap();
-    let mut held = Vec::new();
+    let mut buffers = Vec::new();
     let error = loop {
         match Buffer::new(&device, GIB, 1 << 11) {
-            Ok(buffer) => held.push(buffer),
+            Ok(buffer) => buffers.push(buffer),
             Err(error) => break error,
         }
-        assert!(held.len() < 64, "a card has 32 GB");
+        assert!(buffers.len() < 64, "a card has 32 GB");
     };
     assert!(matches!(error, Error::Exhausted(_)), "{error}");
     assert!(error.to_string().contains("run with a shorter context"), "{error}");
-    held.pop();
-    Buffer::new(&device, GIB / 2, 1 << 11).expect("there is room again");
+    buffers.pop();
+    Buffer::new(&device, GIB / 2, 1 << 11).expect("there is memory again");
 }
 
-fn a_hundred_devices_leave_nothing() {
+fn a_hundred_devices_leak_nothing() {
     let ended = child("opens_a_hundred_times", &lane(Lane::Mock));
     assert!(ended.status.is_some_and(|status| status.success()), "{ended:?}");
 }
@@ -125,13 +126,13 @@ fn opens_a_hundred_times() {
             .run(&op::binary(Binary::Add, &a, &a, &a, Cores::grid(2, 2)), true)
             .unwrap();
     };
-    // The library makes room for what it keeps, and keeps some for each device.
+    // The library allocates caches first, and keeps some memory for each device.
     (0..20).for_each(|_| busy());
     let (own, all) = (growth_kib(40, idle), growth_kib(40, busy));
     assert!(all < own + 40 * 16, "{own} KiB by opening alone, {all} KiB with work, in 40 rounds");
 }
 
-/// By how much the process grows in some rounds.
+/// Growth of the resident memory in some rounds.
 fn growth_kib(rounds: usize, round: impl Fn()) -> u64 {
     let before = resident_kib();
     (0..rounds).for_each(|_| round());
@@ -153,7 +154,7 @@ fn a_lost_device_ends_the_process_with_advice() {
 
 fn loses_its_device() {
     let device = open(Some(PATIENCE)).unwrap();
-    let matrix = Matrix::of(&device, TileFormat::Bf16, &[1.0; 1024], 32).unwrap();
+    let matrix = Matrix::from_values(&device, TileFormat::Bf16, &[1.0; 1024], 32).unwrap();
     let own = std::process::id().to_string();
     let simulator = process::tagged(&std::env::var(process::TAG).unwrap()).unwrap();
     let simulator: Vec<_> = simulator.into_iter().filter(|id| *id != own).collect();

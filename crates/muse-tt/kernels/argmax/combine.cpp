@@ -1,9 +1,9 @@
-// The best of what all cores of partial.cpp found, by row. Their columns follow one another, so that
-// of equal ones the first core's is the first.
+// Second step of argmax: for every row, the best of what the cores of partial.cpp found. Cores have
+// runs of columns in ascending order, so that the first core wins a tie with the smallest column.
 //
-//   DRAM partials ──▶ c_0 (all pages) ──▶ c_1 (a column a row) ──▶ DRAM columns
+//   DRAM partials ──▶ c_0 (all pages) ──▶ c_1 (one column index per row) ──▶ DRAM columns
 //
-// Cores: one. This one kernel does it all.
+// Cores: one. This kernel is the whole program.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -19,14 +19,14 @@ void kernel_main() {
     constexpr auto column_args = TensorAccessorArgs<partial_args.next_compile_time_args_offset()>();
     const auto partials = TensorAccessor(partial_args, partials_address, partial_bytes);
     const auto columns = TensorAccessor(column_args, columns_address, column_bytes);
-    const uint32_t found = get_write_ptr(0);
+    const uint32_t partial_base = get_write_ptr(0);
     for (uint32_t core = 0; core < cores; ++core) {
-        noc_async_read_page(core, partials, found + core * partial_bytes);
+        noc_async_read_page(core, partials, partial_base + core * partial_bytes);
     }
     noc_async_read_barrier();
     auto out = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(1));
     for (uint32_t row = 0; row < rows; ++row) {
-        auto best = reinterpret_cast<volatile tt_l1_ptr int32_t*>(found) + 2 * row;
+        auto best = reinterpret_cast<volatile tt_l1_ptr int32_t*>(partial_base) + 2 * row;
         int32_t key = best[0];
         uint32_t column = best[1];
         for (uint32_t core = 1; core < cores; ++core) {

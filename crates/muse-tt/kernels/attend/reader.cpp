@@ -1,24 +1,26 @@
-// Attention of rows of queries over pages of K and V, with a running softmax. A segment is what one
-// sequence has in a row of tiles: its rows, which keys each of them sees, counted from the first key
-// of the pages that are listed, and those pages. Nothing else is read, so that rows of several
-// sequences may share their tiles; the rows of others are computed along and not written.
+// Attention of query rows over the KV blocks of their sequences, with an online softmax. A segment
+// is the part of one sequence in one row of tiles: its rows, the range of keys that each row sees,
+// counted from the first key of the listed KV blocks, and those KV blocks. Only these blocks are
+// read, so that rows of several sequences may share tiles; rows of other sequences are computed too
+// but not written.
 //
-//   DRAM segments ──▶ c_5 (numbers of a segment) ──▶ how many pages there are
+//   DRAM segments ──▶ c_5 (a segment) ──▶ how many KV blocks there are
 //   DRAM q ─────────▶ c_0 (the heads of a unit) ──┐
-//   DRAM K pages ───▶ c_1 (64 keys, twice) ───────┼─▶ q · Kᵀ + mask ──▶ c_6, c_13 (2 tiles, F32)
-//   seen keys ──────▶ c_3 (2 tiles, twice) ───────┤      ──▶ its largest, and those before ──▶ c_8
-//   constants ──────▶ c_4 (4 tiles) ──────────────┘          (a head's), c_7 (this one alone)
-//                                     ──▶ exp(scale · (c_13 - largest)) ──▶ c_9 (2 tiles)
-//                                     ──▶ exp(scale · (largest before - largest)) ─▶ c_10 (F32)
-//   DRAM V pages ───▶ c_2 (64 keys, twice) ─▶ c_11 · c_10 + c_9 · [V, ones] ──▶ c_11 (F32, a head's
-//                                              sums and, last, the total of the weights)
-//                                     ──▶ sums / total ──▶ c_16 ──▶ DRAM out (c_12: its segment)
+//   DRAM K ─────────▶ c_1 (2 KV blocks) ──────────┼─▶ q · Kᵀ + mask ──▶ c_6, c_13 (2 tiles, F32)
+//   masks ──────────▶ c_3 (2 of 2 tiles) ─────────┤      ──▶ maximum with that of earlier blocks
+//   constants ──────▶ c_4 (4 tiles) ──────────────┘          ──▶ c_8 (one per head), c_7 (current)
+//                                     ──▶ exp(scale · (c_13 - maximum)) ──▶ c_9 (2 tiles)
+//                                     ──▶ exp(scale · (earlier maximum - maximum)) ─▶ c_10 (F32)
+//   DRAM V ─────────▶ c_2 (2 KV blocks) ──▶ c_11 · c_10 + c_9 · [V, ones] ──▶ c_11 (F32; of a head,
+//                                              weighted sums and, last, the sum of the weights)
+//                                     ──▶ sums / sum of weights ──▶ c_16 ──▶ DRAM out
+//                                                                  (c_12: the writer's segment)
 //
-// Segments that are pieces of longer ones hand their sums, totals and largest scores over instead:
-// c_17 (F32) ──▶ DRAM partials, which ../combine puts together.
+// The KV splits of long segments write sums, sums of weights and maxima instead: c_17 (F32) ──▶ DRAM
+// partials, which ../combine merges.
 //
-// Cores: any number, each a run of units: a segment and some query heads of one K/V head. A unit
-// reads its q once and its pages once. This kernel fills c_0 to c_5.
+// Cores: any number, each with a run of units: a segment and some query heads of one K/V head. A
+// unit reads its q once and its KV blocks once. This kernel fills c_0 to c_5.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -28,13 +30,13 @@ namespace {
 constexpr uint32_t SIDE = 32;
 constexpr uint32_t TILE = 2048;
 constexpr uint32_t FACE = 256;  // values
-// Numbers of a segment, behind those of its head.
-constexpr uint32_t SEEN = 16;
-constexpr uint32_t LIST = SEEN + 2 * SIDE;
-// BF16, and twice in a word.
+// Behind the header of a segment: the visible keys of each row, begin and end, and the KV blocks.
+constexpr uint32_t VISIBLE_KEYS = 16;
+constexpr uint32_t BLOCK_LIST = VISIBLE_KEYS + 2 * SIDE;
+// BF16 values, and two of them in a word.
 constexpr uint32_t ONE = 0x3f80;
 constexpr uint32_t MINUS_ONE = 0xbf80;
-constexpr uint32_t HIDDEN = 0xf180;  // -2^100: exp() of it is 0, and no score comes near
+constexpr uint32_t MASKED = 0xf180;  // -2^100: far below any score, so that exp() of it is 0
 constexpr uint32_t TWO_ONES = 0x3f803f80;
 
 constexpr uint32_t TILES = get_compile_time_arg_val(0);     // of a head
@@ -42,7 +44,8 @@ constexpr uint32_t HEADS = get_compile_time_arg_val(1);     // of a unit
 constexpr uint32_t UNITS = get_compile_time_arg_val(2);     // of a segment
 constexpr uint32_t KV_HEADS = get_compile_time_arg_val(3);
 constexpr uint32_t SEGMENT_BYTES = get_compile_time_arg_val(4);
-constexpr uint32_t PAGE_TILES = 2 * TILES;
+constexpr uint32_t KV_BLOCK_SIZE = 2 * SIDE;  // positions
+constexpr uint32_t BLOCK_TILES = 2 * TILES;   // of K or V of a head
 constexpr uint32_t SEGMENT_TILES = (SEGMENT_BYTES + TILE - 1) / TILE;
 
 using Words = volatile tt_l1_ptr uint32_t*;
@@ -52,7 +55,7 @@ void fill(uint32_t tile, uint32_t word) {
     for (uint32_t i = 0; i < TILE / 4; ++i) reinterpret_cast<Words>(tile)[i] = word;
 }
 
-// Identity, a first column of ones, one of minus ones, ones.
+// Tiles: the identity, ones in the first column, minus ones in the first column, all ones.
 void fill_constants() {
     cb_reserve_back(4, 4);
     const uint32_t at = get_write_ptr(4);
@@ -67,46 +70,50 @@ void fill_constants() {
     cb_push_back(4, 4);
 }
 
-// The mask of one page, which begins at key `first`: [keys, queries], as K is multiplied.
+// Writes the mask of one KV block, which begins at key `first`: [keys, queries], transposed like K.
 struct Mask {
-    Words seen;
-    uint32_t clear;  // bit i: nothing is hidden in the i-th place of the buffer as it is
+    Words visible;
+    uint32_t clear;  // bit i: slot i of the circular buffer holds a mask that is all zero
 
-    bool hides(uint32_t first) const {
+    bool hides_any(uint32_t first) const {
         for (uint32_t row = 0; row < SIDE; ++row) {
-            if (seen[2 * row] > first || seen[2 * row + 1] < first + 2 * SIDE) return true;
+            if (visible[2 * row] > first) return true;
+            if (visible[2 * row + 1] < first + KV_BLOCK_SIZE) return true;
         }
         return false;
     }
 
-    void write(uint32_t to, uint32_t place, uint32_t first) {
-        const bool some = hides(first);
-        if (!some && (clear >> place & 1)) return;
-        clear = some ? clear & ~(1u << place) : clear | 1u << place;
+    void write(uint32_t to, uint32_t slot, uint32_t first) {
+        const bool some = hides_any(first);
+        if (!some && (clear >> slot & 1)) return;
+        clear = some ? clear & ~(1u << slot) : clear | 1u << slot;
         fill(to, 0);
         fill(to + TILE, 0);
         for (uint32_t row = 0; some && row < SIDE; ++row) {
-            hide(to, row, 0, in_page(seen[2 * row], first));
-            hide(to, row, in_page(seen[2 * row + 1], first), 2 * SIDE);
+            hide(to, row, 0, in_block(visible[2 * row], first));
+            hide(to, row, in_block(visible[2 * row + 1], first), KV_BLOCK_SIZE);
         }
     }
 
-    static uint32_t in_page(uint32_t key, uint32_t first) {
+    // The index of a key in the KV block, clamped to the block.
+    static uint32_t in_block(uint32_t key, uint32_t first) {
         if (key <= first) return 0;
-        return key - first < 2 * SIDE ? key - first : 2 * SIDE;
+        return key - first < KV_BLOCK_SIZE ? key - first : KV_BLOCK_SIZE;
     }
 
     static void hide(uint32_t to, uint32_t row, uint32_t begin, uint32_t end) {
         Values column = reinterpret_cast<Values>(to) + (row >> 4) * FACE + (row & 15);
         for (uint32_t key = begin; key < end; ++key) {
-            column[(key >> 4) * 2 * FACE + (key & 15) * 16] = HIDDEN;
+            column[(key >> 4) * 2 * FACE + (key & 15) * 16] = MASKED;
         }
     }
 };
 
 template <class Tiles>
 void read_tiles(const Tiles& tiles, uint32_t first, uint32_t count, uint32_t to) {
-    for (uint32_t tile = 0; tile < count; ++tile) noc_async_read_page(first + tile, tiles, to + tile * TILE);
+    for (uint32_t tile = 0; tile < count; ++tile) {
+        noc_async_read_page(first + tile, tiles, to + tile * TILE);
+    }
 }
 
 }  // namespace
@@ -128,34 +135,35 @@ void kernel_main() {
     const auto segments = TensorAccessor(segment_args, segments_address, SEGMENT_BYTES);
     fill_constants();
     Mask mask{nullptr, 0};
-    uint32_t place = 0;
+    uint32_t slot = 0;
     for (uint32_t i = 0; i < count; ++i, unit.next(UNITS)) {
         cb_reserve_back(5, SEGMENT_TILES);
         noc_async_read_page(unit.segment, segments, get_write_ptr(5));
         noc_async_read_barrier();
-        Words numbers = reinterpret_cast<Words>(get_write_ptr(5));
-        const uint32_t pages = numbers[PAGES];
+        Words segment = reinterpret_cast<Words>(get_write_ptr(5));
+        const uint32_t kv_blocks = segment[KV_BLOCKS];
         cb_push_back(5, SEGMENT_TILES);
-        if (pages > 0) {
+        if (kv_blocks > 0) {
             cb_reserve_back(0, HEADS * TILES);
-            read_tiles(q, (numbers[0] * UNITS + unit.part) * HEADS * TILES, HEADS * TILES, get_write_ptr(0));
+            const uint32_t first = (segment[TILE_ROW] * UNITS + unit.part) * HEADS * TILES;
+            read_tiles(q, first, HEADS * TILES, get_write_ptr(0));
             noc_async_read_barrier();
             cb_push_back(0, HEADS * TILES);
         }
-        mask.seen = numbers + SEEN;
+        mask.visible = segment + VISIBLE_KEYS;
         const uint32_t head = unit.part / (UNITS / KV_HEADS);
-        for (uint32_t page = 0; page < pages; ++page) {
-            const uint32_t first = (numbers[LIST + page] * KV_HEADS + head) * PAGE_TILES;
-            cb_reserve_back(1, PAGE_TILES);
-            read_tiles(k, first, PAGE_TILES, get_write_ptr(1));
-            cb_reserve_back(2, PAGE_TILES);
-            read_tiles(v, first, PAGE_TILES, get_write_ptr(2));
+        for (uint32_t block = 0; block < kv_blocks; ++block) {
+            const uint32_t first = (segment[BLOCK_LIST + block] * KV_HEADS + head) * BLOCK_TILES;
+            cb_reserve_back(1, BLOCK_TILES);
+            read_tiles(k, first, BLOCK_TILES, get_write_ptr(1));
+            cb_reserve_back(2, BLOCK_TILES);
+            read_tiles(v, first, BLOCK_TILES, get_write_ptr(2));
             cb_reserve_back(3, 2);
-            mask.write(get_write_ptr(3), place, page * 2 * SIDE);
-            place ^= 1;
+            mask.write(get_write_ptr(3), slot, block * KV_BLOCK_SIZE);
+            slot ^= 1;
             noc_async_read_barrier();
-            cb_push_back(1, PAGE_TILES);
-            cb_push_back(2, PAGE_TILES);
+            cb_push_back(1, BLOCK_TILES);
+            cb_push_back(2, BLOCK_TILES);
             cb_push_back(3, 2);
         }
     }

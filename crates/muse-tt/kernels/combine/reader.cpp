@@ -1,13 +1,14 @@
-// Puts the pieces of segments together that attended apart.
+// Merges the partial results of the KV splits of long segments.
 //
-//   DRAM segments ──▶ c_5 (numbers of a segment) ──▶ how many pieces there are
-//   DRAM partials ──▶ c_0 (a piece's sums and total), c_1 (its largest scores), F32, twice the room
-//                       ──▶ the largest so far ──▶ c_2 ──▶ exp(scale · (largest - it)) ──▶ c_3
-//                           (of what is there and of the piece) ──▶ sums, each by its own ──▶ c_4
-//                       ──▶ sums / total ──▶ c_16 ──▶ DRAM out (c_12: its segment)
+//   DRAM segments ──▶ c_5 (a segment) ──▶ how many splits there are
+//   DRAM partials ──▶ c_0 (sums of a split, last its sum of weights), c_1 (its maxima): F32, 2 splits
+//                       ──▶ maximum so far ──▶ c_2 ──▶ exp(scale · (own maximum - maximum)) ──▶ c_3
+//                           (of the merged sums and of the split) ──▶ rescaled sums, added ──▶ c_4
+//                       ──▶ sums / sum of weights ──▶ c_16 ──▶ DRAM out (c_12: writer's segment)
 //
-// Cores: any number, each a run of units: a segment and some of its query heads. Segments that are
-// whole, and all pieces but the first, have nothing to do. This kernel fills c_0, c_1 and c_5.
+// Cores: any number, each with a run of units: a segment and some of its query heads. There is
+// nothing to do for segments without splits and for all splits but the first. This kernel fills
+// c_0, c_1 and c_5.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -36,12 +37,13 @@ void kernel_main() {
         cb_reserve_back(5, SEGMENT_TILES);
         noc_async_read_page(unit.segment, segments, get_write_ptr(5));
         noc_async_read_barrier();
-        auto numbers = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(5));
-        const uint32_t pieces = numbers[PIECE] == 0 && numbers[PIECES] > 1 ? numbers[PIECES] : 0;
+        auto header = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(5));
+        const uint32_t splits = header[SPLIT] == 0 && header[SPLITS] > 1 ? header[SPLITS] : 0;
         cb_push_back(5, SEGMENT_TILES);
         for (uint32_t head = 0; head < HEADS; ++head) {
-            for (uint32_t piece = 0; piece < pieces; ++piece) {
-                const uint32_t from = (((unit.segment + piece) * UNITS + unit.part) * HEADS + head) * (TILES + 2);
+            for (uint32_t split = 0; split < splits; ++split) {
+                const uint32_t first_head = ((unit.segment + split) * UNITS + unit.part) * HEADS;
+                const uint32_t from = (first_head + head) * (TILES + 2);
                 cb_reserve_back(0, TILES + 1);
                 for (uint32_t tile = 0; tile <= TILES; ++tile) {
                     noc_async_read_page(from + tile, partials, get_write_ptr(0) + tile * BYTES);

@@ -1,5 +1,6 @@
-// Counts the products of tiles that a kernel computes: stands before its source as data.h does. Of
-// the three processors that run it, the one that computes keeps the count: 0, 0, 0, 1, products.
+// Counts the tile products of a compute kernel. It is placed before the kernel's source, as data.h
+// is before that of a data movement kernel. Of the three processors that run a compute kernel, the
+// math processor stores the counts: words 3 (1 for a kernel that ran) and 4 (tile products).
 #include <cstdint>
 
 #include "api/compute/common.h"
@@ -14,7 +15,7 @@ ALWI void matmul(uint32_t left, uint32_t right, uint32_t left_tile, uint32_t rig
     ::ckernel::matmul_tiles(left, right, left_tile, right_tile, to);
 }
 
-inline void keep([[maybe_unused]] uint32_t at) {
+inline void store([[maybe_unused]] uint32_t at) {
 #ifdef TRISC_MATH
     volatile uint32_t* counts = reinterpret_cast<volatile uint32_t*>(at);
     counts[3] = 1;

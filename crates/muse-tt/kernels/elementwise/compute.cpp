@@ -1,10 +1,10 @@
-// The operation itself, on values in f32: see reader.cpp for the buffers and cores.
+// Computes the operation in f32: see reader.cpp for the buffers and cores.
 //
 //   MUSE_ADD       a + b
 //   MUSE_GATE      a · sigmoid(b)
 //   MUSE_SILU_MUL  silu(a) · b
 //   MUSE_SCALE     a · FACTOR
-//   MUSE_CAP       CAP · tanh(a · FACTOR), FACTOR being the scale over CAP
+//   MUSE_SOFTCAP   SOFTCAP · tanh(a · FACTOR), FACTOR being scale / SOFTCAP
 #include <cstdint>
 
 #include "api/compute/common.h"
@@ -18,7 +18,7 @@
 void kernel_main() {
     const uint32_t count = get_arg_val<uint32_t>(0);
     [[maybe_unused]] const uint32_t factor = get_arg_val<uint32_t>(1);
-    [[maybe_unused]] const uint32_t cap = get_arg_val<uint32_t>(2);
+    [[maybe_unused]] const uint32_t softcap = get_arg_val<uint32_t>(2);
     unary_op_init_common(0, 16);
     for (uint32_t tile = 0; tile < count; ++tile) {
         tile_regs_acquire();
@@ -45,18 +45,18 @@ void kernel_main() {
         silu_tile(0);
         mul_binary_tile_init();
         mul_binary_tile(0, 1, 0);
-#elif defined(MUSE_SCALE) || defined(MUSE_CAP)
+#elif defined(MUSE_SCALE) || defined(MUSE_SOFTCAP)
         binop_with_scalar_tile_init();
         mul_unary_tile(0, factor);
-#if defined(MUSE_CAP)
+#if defined(MUSE_SOFTCAP)
         tanh_tile_init();
         tanh_tile(0);
         binop_with_scalar_tile_init();
-        mul_unary_tile(0, cap);
+        mul_unary_tile(0, softcap);
 #endif
 #else
-#error "one of the operations must be chosen"
+#error "define one of the operations"
 #endif
-        hand_on(16);
+        pack_first(16);
     }
 }

@@ -4,7 +4,7 @@
 //                   ├─▶ compute ──▶ c_16 ──▶ DRAM out
 //   DRAM b ──▶ c_1 ─┘                        c_0, c_1, c_16: 2 tiles each
 //
-// Cores: any number, each a run of tiles of its own. This kernel fills c_0 and c_1.
+// Cores: any number, each with a run of tiles of its own. This kernel fills c_0 and c_1.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"

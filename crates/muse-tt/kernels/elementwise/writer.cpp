@@ -1,4 +1,5 @@
-// Writes a run of tiles from c_16, in order. Used wherever results are a run of tiles.
+// Writes a run of tiles from c_16, in order. Shared by all programs whose results are a run of
+// tiles.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"

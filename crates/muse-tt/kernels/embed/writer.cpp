@@ -1,25 +1,26 @@
-// Gathers rows of a table of BF16 rows into tiles; rows that nobody asked for are zero.
+// Gathers rows of a row-major BF16 table into tiles. Rows of the output without an id become zero.
 //
-//   DRAM ids ────▶ c_2 (a page of numbers) ─┐
-//   DRAM table ──▶ c_0 (32 pieces of 64 ────┴─▶ c_1 (1 tile, laid out in faces) ──▶ DRAM out
-//                  bytes)
+//   DRAM ids ────▶ c_2 (one page) ─────────┐
+//   DRAM table ──▶ c_0 (32 rows of a tile, ┴─▶ c_1 (1 tile, laid out in faces) ──▶ DRAM out
+//                  64 bytes each)
 //
-// Cores: any number, each a run of tiles. This one kernel does it all: bytes move, none change.
+// Cores: any number, each with a run of tiles. This kernel is the whole program: it moves bytes and
+// computes nothing.
 
 namespace {
 
-constexpr uint32_t PIECE = 64;        // 32 values of a row
-constexpr uint32_t TILE_WORDS = 512;  // of four bytes
-constexpr uint32_t LINE_WORDS = 8;    // a row of a face
+constexpr uint32_t TILE_ROW = 64;         // bytes: 32 values
+constexpr uint32_t TILE_WORDS = 512;      // of four bytes
+constexpr uint32_t FACE_ROW_WORDS = 8;    // 16 values
 
-// Lays 32 pieces, one a row, out as the four faces of a tile.
-void lay_out(Words pieces, Words tile, uint32_t rows) {
+// Lays `rows` rows of 32 values out as the four faces of a tile; the other rows become zero.
+void lay_out(Words row_major, Words tile, uint32_t rows) {
     for (uint32_t i = 0; i < TILE_WORDS; ++i) tile[i] = 0;
     for (uint32_t row = 0; row < rows; ++row) {
-        const uint32_t line = (row & 16) * 2 * LINE_WORDS + (row & 15) * LINE_WORDS;
-        for (uint32_t i = 0; i < LINE_WORDS; ++i) {
-            tile[line + i] = pieces[row * 16 + i];
-            tile[line + 16 * LINE_WORDS + i] = pieces[row * 16 + 8 + i];
+        const uint32_t left = (row & 16) * 2 * FACE_ROW_WORDS + (row & 15) * FACE_ROW_WORDS;
+        for (uint32_t i = 0; i < FACE_ROW_WORDS; ++i) {
+            tile[left + i] = row_major[row * 16 + i];
+            tile[left + 16 * FACE_ROW_WORDS + i] = row_major[row * 16 + 8 + i];
         }
     }
 }
@@ -38,20 +39,21 @@ void kernel_main() {
     constexpr auto table_args = TensorAccessorArgs<2>();
     constexpr auto ids_args = TensorAccessorArgs<table_args.next_compile_time_args_offset()>();
     constexpr auto out_args = TensorAccessorArgs<ids_args.next_compile_time_args_offset()>();
-    const auto table = TensorAccessor(table_args, table_address, across * PIECE);
+    const auto table = TensorAccessor(table_args, table_address, across * TILE_ROW);
     const auto out = TensorAccessor(out_args, out_address, TILE_WORDS * 4);
-    const uint32_t pieces = get_write_ptr(0);
+    const uint32_t row_major = get_write_ptr(0);
     const uint32_t tile = get_write_ptr(1);
-    const Words number = read_numbers(ids_args, ids_address, ids_bytes, 2);
-    TilePlace at(first, across);
+    const Words id = read_indices(ids_args, ids_address, ids_bytes, 2);
+    TileCoordinates at(first, across);
     for (uint32_t i = 0; i < count; ++i, at.next()) {
         const uint32_t top = at.down * 32;
-        const uint32_t asked = rows > top ? (rows - top < 32 ? rows - top : 32) : 0;
-        for (uint32_t row = 0; row < asked; ++row) {
-            noc_async_read(table.get_noc_addr(number[top + row], at.right * PIECE), pieces + row * PIECE, PIECE);
+        const uint32_t gathered = rows > top ? (rows - top < 32 ? rows - top : 32) : 0;
+        for (uint32_t row = 0; row < gathered; ++row) {
+            const uint64_t from = table.get_noc_addr(id[top + row], at.right * TILE_ROW);
+            noc_async_read(from, row_major + row * TILE_ROW, TILE_ROW);
         }
         noc_async_read_barrier();
-        lay_out(reinterpret_cast<Words>(pieces), reinterpret_cast<Words>(tile), asked);
+        lay_out(reinterpret_cast<Words>(row_major), reinterpret_cast<Words>(tile), gathered);
         noc_async_write_page(first + i, out, tile);
         noc_async_write_barrier();
     }

@@ -1,4 +1,4 @@
-// The sums of the product: see reader.cpp for the buffers and cores.
+// Computes the product: see reader.cpp for the buffers and cores.
 #include <cstdint>
 
 #include "api/compute/common.h"
@@ -14,14 +14,14 @@ constexpr uint32_t X = 0;
 constexpr uint32_t W = 1;
 constexpr uint32_t OUT = 16;
 constexpr uint32_t SUMS = 24;
-constexpr uint32_t REGISTERS = 4;  // tiles in f32, while as many are packed
+constexpr uint32_t REGISTERS = 4;  // f32 tiles of one half; the packer reads the other half
 
 constexpr uint32_t depth = get_compile_time_arg_val(0);
 constexpr uint32_t steps = get_compile_time_arg_val(1);
 constexpr uint32_t height = get_compile_time_arg_val(2);
 constexpr uint32_t width = get_compile_time_arg_val(3);
 
-// Adds a page of w, times a block of x, to the sums of a column.
+// Adds the product of a panel of x and a page of w to the sums of a column.
 void add_page(uint32_t rows, uint32_t sums) {
     cb_wait_front(W, depth);
     for (uint32_t row = 0; row < rows; row += REGISTERS) {
@@ -37,8 +37,8 @@ void add_page(uint32_t rows, uint32_t sums) {
     cb_pop_front(W, depth);
 }
 
-// Hands the sums on, row by row.
-void hand_sums_on(uint32_t rows, uint32_t columns) {
+// Writes the sums to OUT, row by row.
+void write_sums(uint32_t rows, uint32_t columns) {
     cb_wait_front(SUMS, height * width);
     reconfig_data_format_srca(W, SUMS);
     copy_tile_to_dst_init_short(SUMS);
@@ -46,7 +46,7 @@ void hand_sums_on(uint32_t rows, uint32_t columns) {
         for (uint32_t column = 0; column < columns; ++column) {
             tile_regs_acquire();
             copy_tile(SUMS, column * height + row, 0);
-            hand_on(OUT);
+            pack_first(OUT);
         }
     }
     cb_pop_front(SUMS, height * width);
@@ -72,6 +72,6 @@ void kernel_main() {
         }
         pack_reconfig_l1_acc(0);
         cb_push_back(SUMS, height * width);
-        hand_sums_on(rows, columns);
+        write_sums(rows, columns);
     }
 }

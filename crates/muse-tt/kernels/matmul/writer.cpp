@@ -1,9 +1,9 @@
-// Brings the blocks of x to every core, then writes the core's part of the product from c_16: see
-// reader.cpp for the buffers and cores.
+// Distributes the panels of x to all cores, then writes the core's part of the product from c_16:
+// see reader.cpp for the buffers and cores.
 //
-// A core that has room for a block counts up READY of the first core. When all have, that one
-// sends the block, then SENT, to the rectangle of all of them, itself included: not every simulator
-// can leave the sender out.
+// A core with space for a panel increments the semaphore READY (0) of the first core. When all
+// have, the first core multicasts the panel and then the semaphore SENT (1) to the rectangle of all
+// cores, itself included, because not every simulator can exclude the sender.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -19,8 +19,8 @@ constexpr uint32_t x_bytes = get_tile_size(0);
 using Semaphore = volatile tt_l1_ptr uint32_t*;
 
 struct Cores {
-    uint32_t left, top, right, bottom;  // on the network
-    uint32_t others;                    // than the first
+    uint32_t left, top, right, bottom;  // network coordinates
+    uint32_t others;                    // cores other than the first
 
     uint64_t all(uint32_t address) const {
         return get_noc_multicast_addr(left, top, right, bottom, address);
@@ -29,7 +29,7 @@ struct Cores {
 };
 
 template <class Matrix>
-void read_block(const Matrix& x, uint32_t page, uint32_t rows, uint32_t to) {
+void read_panel(const Matrix& x, uint32_t page, uint32_t rows, uint32_t to) {
     for (uint32_t row = 0; row < rows; ++row) {
         for (uint32_t k = 0; k < depth; ++k) {
             noc_async_read_page(page + k, x, to);
@@ -40,21 +40,21 @@ void read_block(const Matrix& x, uint32_t page, uint32_t rows, uint32_t to) {
     noc_async_read_barrier();
 }
 
-void send_block(const Cores& cores, uint32_t block, uint32_t bytes) {
+void send_panel(const Cores& cores, uint32_t panel, uint32_t bytes) {
     const uint32_t ready = get_semaphore(0);
     const uint32_t sent = get_semaphore(1);
     noc_semaphore_wait(reinterpret_cast<Semaphore>(ready), cores.others);
     noc_semaphore_set(reinterpret_cast<Semaphore>(ready), 0);
-    noc_async_write_multicast_loopback_src(block, cores.all(block), bytes, cores.others + 1);
-    // Both go by one channel to the same cores, and come in the order in which they went: that the
-    // block has left is enough, and nothing need be heard of its arrival.
+    noc_async_write_multicast_loopback_src(panel, cores.all(panel), bytes, cores.others + 1);
+    // Both multicasts use the same channel to the same cores, so that they arrive in order: the
+    // panel must have been sent, but no acknowledgement of its arrival is needed.
     noc_async_writes_flushed();
     noc_semaphore_set(reinterpret_cast<Semaphore>(sent), 1);
     noc_semaphore_set_multicast_loopback_src(sent, cores.all(sent), cores.others + 1);
     noc_async_writes_flushed();
 }
 
-void await_block(const Cores& cores) {
+void await_panel(const Cores& cores) {
     const Semaphore sent = reinterpret_cast<Semaphore>(get_semaphore(1));
     noc_semaphore_set(sent, 0);
     noc_semaphore_inc(cores.first(get_semaphore(0)), 1);
@@ -69,7 +69,7 @@ void kernel_main() {
     const uint32_t first = get_arg_val<uint32_t>(0);
     const uint32_t columns = get_arg_val<uint32_t>(1);
     const uint32_t down = get_arg_val<uint32_t>(2);
-    const bool leads = get_arg_val<uint32_t>(3) != 0;
+    const bool is_sender = get_arg_val<uint32_t>(3) != 0;
     const Cores cores{
         get_arg_val<uint32_t>(4), get_arg_val<uint32_t>(5), get_arg_val<uint32_t>(6),
         get_arg_val<uint32_t>(7), get_arg_val<uint32_t>(8)};
@@ -82,12 +82,12 @@ void kernel_main() {
         const uint32_t rows = down - top < height ? down - top : height;
         for (uint32_t step = 0; step < steps; ++step) {
             cb_reserve_back(0, height * depth);
-            if (leads) {
-                const uint32_t block = get_write_ptr(0);
-                read_block(x, (top * steps + step) * depth, rows, block);
-                if (cores.others != 0) send_block(cores, block, rows * depth * x_bytes);
+            if (is_sender) {
+                const uint32_t panel = get_write_ptr(0);
+                read_panel(x, (top * steps + step) * depth, rows, panel);
+                if (cores.others != 0) send_panel(cores, panel, rows * depth * x_bytes);
             } else {
-                await_block(cores);
+                await_panel(cores);
             }
             cb_push_back(0, height * depth);
         }

@@ -1,4 +1,4 @@
-// The arithmetic of the norm: see reader.cpp for the buffers and cores. Sums are kept in f32.
+// Computes the norm, with sums in f32: see reader.cpp for the buffers and cores.
 #include <cstdint>
 
 #include "api/compute/bcast.h"
@@ -24,17 +24,17 @@ constexpr uint32_t NORMED = 5;
 constexpr uint32_t OUT = 16;
 #ifdef MUSE_SHARED
 constexpr uint32_t OWN_SQUARES = 6;
-constexpr uint32_t FOUND = 7;
+constexpr uint32_t OWN_FACTOR = 7;
 #else
 constexpr uint32_t OWN_SQUARES = SQUARES;
-constexpr uint32_t FOUND = FACTOR;
+constexpr uint32_t OWN_FACTOR = FACTOR;
 #endif
 
-constexpr uint32_t BLOCKS = get_compile_time_arg_val(0);  // of a row
-constexpr uint32_t BLOCK = get_compile_time_arg_val(1);   // tiles
+constexpr uint32_t GROUPS = get_compile_time_arg_val(0);      // of a row
+constexpr uint32_t GROUP_SIZE = get_compile_time_arg_val(1);  // tiles
 
-// The squares of a block, its tiles added up.
-void squares(uint32_t first, uint32_t count) {
+// Squares the tiles of a group and adds them up.
+void sum_squares(uint32_t first, uint32_t count) {
     tile_regs_acquire();
     for (uint32_t tile = 0; tile < count; ++tile) {
         const uint32_t to = tile == 0 ? 0 : 1;
@@ -47,23 +47,23 @@ void squares(uint32_t first, uint32_t count) {
             add_binary_tile(0, 1, 0);
         }
     }
-    hand_on(OWN_SQUARES);
+    pack_first(OWN_SQUARES);
 }
 
-// One over the root of the mean, the same in every column of a row.
-void factor(uint32_t inverse_width, uint32_t eps) {
-    cb_wait_front(SQUARES, BLOCKS);
+// Computes 1 / sqrt(mean + eps) of every row, the same in all of its columns.
+void compute_factor(uint32_t inverse_width, uint32_t eps) {
+    cb_wait_front(SQUARES, GROUPS);
     reconfig_data_format(ONES, SQUARES);
     matmul_init(SQUARES, ONES);
     tile_regs_acquire();
-    for (uint32_t block = 0; block < BLOCKS; ++block) matmul_tiles(SQUARES, ONES, block, 0, 0);
+    for (uint32_t group = 0; group < GROUPS; ++group) matmul_tiles(SQUARES, ONES, group, 0, 0);
     binop_with_scalar_tile_init();
     mul_unary_tile(0, inverse_width);
     add_unary_tile(0, eps);
     rsqrt_tile_init();
     rsqrt_tile(0);
-    hand_on(FOUND);
-    cb_pop_front(SQUARES, BLOCKS);
+    pack_first(OWN_FACTOR);
+    cb_pop_front(SQUARES, GROUPS);
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ void factor(uint32_t inverse_width, uint32_t eps) {
 void kernel_main() {
     const uint32_t rows = get_arg_val<uint32_t>(0);
     const uint32_t tiles = get_arg_val<uint32_t>(1);
-    const bool leads = get_arg_val<uint32_t>(2) != 0;
+    const bool is_first = get_arg_val<uint32_t>(2) != 0;
     const uint32_t inverse_width = get_arg_val<uint32_t>(3);
     const uint32_t eps = get_arg_val<uint32_t>(4);
     compute_kernel_hw_startup<SrcOrder::Reverse>(SQUARES, ONES, FACTOR);
@@ -84,10 +84,10 @@ void kernel_main() {
     for (uint32_t row = 0; row < rows; ++row) {
         cb_wait_front(X, tiles);
         reconfig_data_format_srca(X);
-        for (uint32_t tile = 0; tile < tiles; tile += BLOCK) {
-            squares(tile, tiles - tile < BLOCK ? tiles - tile : BLOCK);
+        for (uint32_t tile = 0; tile < tiles; tile += GROUP_SIZE) {
+            sum_squares(tile, tiles - tile < GROUP_SIZE ? tiles - tile : GROUP_SIZE);
         }
-        if (leads) factor(inverse_width, eps);
+        if (is_first) compute_factor(inverse_width, eps);
         cb_wait_front(FACTOR, 1);
 #ifdef MUSE_WEIGHTED
         cb_wait_front(WEIGHT, tiles);
@@ -97,14 +97,14 @@ void kernel_main() {
             mul_tiles_init(X, FACTOR);
             tile_regs_acquire();
             mul_tiles(X, FACTOR, tile, 0, 0);
-            hand_on(normed);
+            pack_first(normed);
 #ifdef MUSE_WEIGHTED
             cb_wait_front(NORMED, 1);
             reconfig_data_format(NORMED, WEIGHT);
             mul_bcast_rows_init_short(NORMED, WEIGHT);
             tile_regs_acquire();
             mul_tiles_bcast_rows(NORMED, WEIGHT, 0, tile, 0);
-            hand_on(OUT);
+            pack_first(OUT);
             cb_pop_front(NORMED, 1);
 #endif
         }

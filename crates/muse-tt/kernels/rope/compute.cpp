@@ -1,4 +1,4 @@
-// The rotation itself, in f32: see reader.cpp for the buffers and cores.
+// Rotates in f32: see reader.cpp for the buffers and cores.
 #include <cstdint>
 
 #include "api/compute/common.h"
@@ -9,19 +9,19 @@
 namespace {
 
 constexpr uint32_t X = 0;
-constexpr uint32_t TURNED = 1;
+constexpr uint32_t ROTATED_HALF = 1;
 constexpr uint32_t COS = 2;
 constexpr uint32_t SIN = 3;
 constexpr uint32_t OUT = 16;
 constexpr uint32_t TILES = get_compile_time_arg_val(0);
 
-// Tile `tile` of the rotated head.
+// Computes tile `tile` of the rotated head.
 void rotate(uint32_t tile) {
     tile_regs_acquire();
     copy_tile_to_dst_init_short_with_dt(SIN, X);
     copy_tile(X, tile, 0);
-#ifdef MUSE_NARROW
-    copy_tile(TURNED, 0, 2);
+#ifdef MUSE_ONE_TILE_HEADS
+    copy_tile(ROTATED_HALF, 0, 2);
 #else
     copy_tile(X, tile < TILES / 2 ? tile + TILES / 2 : tile - TILES / 2, 2);
 #endif
@@ -33,7 +33,7 @@ void rotate(uint32_t tile) {
     mul_binary_tile(2, 3, 2);
     add_binary_tile_init();
     add_binary_tile(0, 2, 0);
-    hand_on(OUT);
+    pack_first(OUT);
 }
 
 }  // namespace
@@ -53,13 +53,13 @@ void kernel_main() {
             cb_wait_front(SIN, TILES);
         }
         cb_wait_front(X, TILES);
-#ifdef MUSE_NARROW
-        cb_wait_front(TURNED, 1);
+#ifdef MUSE_ONE_TILE_HEADS
+        cb_wait_front(ROTATED_HALF, 1);
 #endif
         for (uint32_t tile = 0; tile < TILES; ++tile) rotate(tile);
         cb_pop_front(X, TILES);
-#ifdef MUSE_NARROW
-        cb_pop_front(TURNED, 1);
+#ifdef MUSE_ONE_TILE_HEADS
+        cb_pop_front(ROTATED_HALF, 1);
 #endif
         if (++head == heads) head = 0;
     }

@@ -1,48 +1,50 @@
-// Rotates heads by their rows' positions: out = x · cos + turned · sin, where `turned` is the head
-// with its halves exchanged and the table's sines of the left half are negative.
+// Rotary position embedding: out = x · cos + swapped · sin, where `swapped` is the head with its
+// halves exchanged; the sines of the left half are stored negated.
 //
-//   DRAM positions ──▶ c_4 (a page of numbers)
+//   DRAM positions ──▶ c_4 (one page)
 //   DRAM table ──────▶ c_2, c_3 (cosines and sines of 32 rows, F32, as wide as a head) ─┐
-//   DRAM x ──────────▶ c_0 (a head's tiles, twice the room) ──┬─────────────────────────┴─▶ c_16
+//   DRAM x ──────────▶ c_0 (tiles of 2 heads) ────────────────┬─────────────────────────┴─▶ c_16
 //                            └─▶ c_1 (heads of 32: the tile ──┘                              │
 //                                with its faces exchanged)                              DRAM out
 //
-// Cores: any number, each a run of heads of tile rows, as they lie. This kernel fills c_0 to c_4; a
-// core reads the table once for each row of tiles. A head is written when all of it was read, so
-// that `out` may be `x`.
+// Cores: any number, each with a run of heads, in the order of their tiles. This kernel fills c_0
+// to c_4; a core reads the table once for each row of tiles. A head is written after all of it was
+// read, so that `out` may be `x`.
 
 namespace {
 
 constexpr uint32_t SIDE = 32;
-constexpr uint32_t LINE = 64;     // 16 values of F32, a row of a face
-constexpr uint32_t FACE = 1024;   // of F32
-constexpr uint32_t SHORT_FACE = 512;  // of BF16
+constexpr uint32_t FACE_ROW = 64;    // bytes of 16 F32 values
+constexpr uint32_t FACE = 1024;      // bytes in F32
+constexpr uint32_t BF16_FACE = 512;  // bytes
 constexpr uint32_t TILES = get_compile_time_arg_val(0);  // of a head
 constexpr uint32_t WIDTH = TILES * SIDE * 4;             // bytes of a row of cosines
 
-// Lays 32 rows of cosines (at 0) or sines (behind them) out as tiles.
+// Lays 32 rows of the table out as tiles, from byte `offset` of a row on: 0 for cosines, WIDTH for
+// sines.
 template <class Table>
 void gather(uint32_t buffer, const Table& table, const Words positions, uint32_t offset) {
     cb_reserve_back(buffer, TILES);
     const uint32_t tiles = get_write_ptr(buffer);
     for (uint32_t row = 0; row < SIDE; ++row) {
-        const uint32_t upper = tiles + (row >> 4) * 2 * FACE + (row & 15) * LINE;
-        for (uint32_t piece = 0; piece < 2 * TILES; ++piece) {
-            const uint32_t to = upper + (piece >> 1) * 4 * FACE + (piece & 1) * FACE;
-            noc_async_read(table.get_noc_addr(positions[row], offset + piece * LINE), to, LINE);
+        const uint32_t upper = tiles + (row >> 4) * 2 * FACE + (row & 15) * FACE_ROW;
+        for (uint32_t part = 0; part < 2 * TILES; ++part) {
+            const uint32_t to = upper + (part >> 1) * 4 * FACE + (part & 1) * FACE;
+            const uint64_t from = table.get_noc_addr(positions[row], offset + part * FACE_ROW);
+            noc_async_read(from, to, FACE_ROW);
         }
     }
     noc_async_read_barrier();
     cb_push_back(buffer, TILES);
 }
 
-#ifdef MUSE_NARROW
-// A head of one tile, its left and right faces exchanged.
-void turn(uint32_t from) {
+#ifdef MUSE_ONE_TILE_HEADS
+// Copies a head of one tile with its left and right faces exchanged.
+void swap_halves(uint32_t from) {
     cb_reserve_back(1, 1);
     const uint32_t to = get_write_ptr(1);
     for (uint32_t face = 0; face < 4; ++face) {
-        noc_async_read(get_noc_addr(from + (face ^ 1) * SHORT_FACE), to + face * SHORT_FACE, SHORT_FACE);
+        noc_async_read(get_noc_addr(from + (face ^ 1) * BF16_FACE), to + face * BF16_FACE, BF16_FACE);
     }
     noc_async_read_barrier();
     cb_push_back(1, 1);
@@ -67,11 +69,11 @@ void kernel_main() {
     constexpr auto position_args = TensorAccessorArgs<table_args.next_compile_time_args_offset()>();
     const auto x = TensorAccessor(x_args, x_address, x_bytes);
     const auto table = TensorAccessor(table_args, table_address, 2 * WIDTH);
-    const Words numbers = read_numbers(position_args, positions_address, positions_bytes, 4);
+    const Words positions = read_indices(position_args, positions_address, positions_bytes, 4);
     for (uint32_t unit = first; unit < first + count; ++unit) {
         if (unit == first || head == 0) {
-            gather(2, table, numbers + down * SIDE, 0);
-            gather(3, table, numbers + down * SIDE, WIDTH);
+            gather(2, table, positions + down * SIDE, 0);
+            gather(3, table, positions + down * SIDE, WIDTH);
         }
         cb_reserve_back(0, TILES);
         const uint32_t to = get_write_ptr(0);
@@ -80,8 +82,8 @@ void kernel_main() {
         }
         noc_async_read_barrier();
         cb_push_back(0, TILES);
-#ifdef MUSE_NARROW
-        turn(to);
+#ifdef MUSE_ONE_TILE_HEADS
+        swap_halves(to);
 #endif
         if (++head == heads) {
             head = 0;

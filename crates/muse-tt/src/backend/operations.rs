@@ -1,4 +1,4 @@
-//! The operations of the contract, each over the plans of [`crate::op`].
+//! The operations of the contract, implemented with the plans of [`crate::op`].
 
 use std::collections::hash_map::Entry;
 
@@ -9,22 +9,27 @@ use muse_core::contract::{
 use muse_core::quant::tile::TileFormat;
 use muse_core::{Error, Result, sampler};
 
-use super::{Activations, EMBEDDING, Loaded, State, Tt};
-use crate::matrix::{Ids, Matrix, Table};
-use crate::op::{self, Binary, Rotations, Unary};
-use crate::pages::{KvPages, positions, slots};
+use super::{Activations, EMBEDDING, LoadedWeight, State, Tt};
+use crate::kv_cache::{KvCache, positions, slot_mapping};
+use crate::matrix::{EmbeddingTable, IndexBuffer, Matrix};
+use crate::op::{self, Binary, RopeTable, Unary};
 use crate::segments::Segments;
-use crate::weight::{Layout, Weight};
+use crate::weight::{Weight, WeightLayout};
 
 impl Backend for Tt {
     type Buf = Activations;
-    type Weight = Loaded;
-    type Kv = KvPages;
+    type Weight = LoadedWeight;
+    type Kv = KvCache;
 
     fn alloc(&self, rows: usize, cols: usize) -> Result<Activations> {
-        // There are models without taps, but no buffers without bytes.
-        let (real, cols) = (rows.max(1), cols.max(1));
-        let matrix = Matrix::of(&self.device, TileFormat::Bf16, &vec![0.0; real * cols], cols)?;
+        // A model may capture no hidden states, but a device buffer cannot be empty.
+        let (stored_rows, cols) = (rows.max(1), cols.max(1));
+        let matrix = Matrix::from_values(
+            &self.device,
+            TileFormat::Bf16,
+            &vec![0.0; stored_rows * cols],
+            cols,
+        )?;
         Ok(Activations { matrix, rows })
     }
 
@@ -55,26 +60,26 @@ impl Backend for Tt {
         self.copy_rows(&from.matrix, rows, &to.matrix, (first_row, first_col))
     }
 
-    fn load(&self, weight: WeightView<'_>) -> Result<Loaded> {
+    fn load(&self, weight: WeightView<'_>) -> Result<LoadedWeight> {
         let Some(format) = self.format(weight.name) else {
-            let table = Table::of(&self.device, &weight.to_f32(), weight.cols)?;
-            return Ok(Loaded::Rows(table));
+            let table = EmbeddingTable::from_values(&self.device, &weight.to_f32(), weight.cols)?;
+            return Ok(LoadedWeight::Embedding(table));
         };
-        let layout = Layout { format, rows: weight.rows, cols: weight.cols };
+        let layout = WeightLayout { format, rows: weight.rows, cols: weight.cols };
         if let Some(cache) = &self.cache {
             let bytes = cache.read(weight.name, layout)?;
-            return Ok(Loaded::Product(Weight::of_bytes(&self.device, layout, &bytes)?));
+            return Ok(LoadedWeight::Matmul(Weight::from_bytes(&self.device, layout, &bytes)?));
         }
         let mut bytes = Vec::with_capacity(layout.bytes());
-        layout.encode_all(&weight).for_each(|column| bytes.extend(column));
-        Ok(Loaded::Product(Weight::of_bytes(&self.device, layout, &bytes)?))
+        layout.encode_columns(&weight).for_each(|column| bytes.extend(column));
+        Ok(LoadedWeight::Matmul(Weight::from_bytes(&self.device, layout, &bytes)?))
     }
 
     fn weight_bytes(&self, tensor: &TensorInfo) -> u64 {
         match self.format(&tensor.name) {
             Some(format) => format.matrix_bytes(tensor.rows, tensor.cols) as u64,
-            // The embedding table is kept as rows.
-            None => Table::bytes_for(tensor.rows, tensor.cols) as u64,
+            // The embedding is a row-major table.
+            None => EmbeddingTable::bytes_for(tensor.rows, tensor.cols) as u64,
         }
     }
 
@@ -83,11 +88,11 @@ impl Backend for Tt {
         Ok(None)
     }
 
-    fn alloc_kv(&self, shape: KvShape) -> Result<KvPages> {
-        KvPages::new(&self.device, shape)
+    fn alloc_kv(&self, shape: KvShape) -> Result<KvCache> {
+        KvCache::new(&self.device, shape)
     }
 
-    fn copy_blocks(&self, kv: &mut KvPages, copies: &[BlockCopy]) -> Result<()> {
+    fn copy_blocks(&self, kv: &mut KvCache, copies: &[BlockCopy]) -> Result<()> {
         let group = kv.group();
         for copy in copies.iter().filter(|copy| copy.group == group && copy.positions > 0) {
             for (matrix, head) in (0..kv.heads()).flat_map(|head| [(&kv.k, head), (&kv.v, head)]) {
@@ -99,42 +104,45 @@ impl Backend for Tt {
         Ok(())
     }
 
-    fn save_block(&self, kv: &KvPages, page: u32, out: &mut Vec<u8>) -> Result<()> {
-        kv.save(page, out)
+    fn save_block(&self, kv: &KvCache, block: u32, out: &mut Vec<u8>) -> Result<()> {
+        kv.save(block, out)
     }
 
-    fn load_block(&self, kv: &mut KvPages, page: u32, bytes: &mut &[u8]) -> Result<()> {
-        let wanted = kv.page_bytes();
-        let Some((own, rest)) = bytes.split_at_checked(wanted) else {
+    fn load_block(&self, kv: &mut KvCache, block: u32, bytes: &mut &[u8]) -> Result<()> {
+        let expected = kv.block_bytes();
+        let Some((own, rest)) = bytes.split_at_checked(expected) else {
             return Err(Error::Corrupt(format!(
-                "{} bytes of a saved page, expected {wanted}: it was saved by another model or \
-                 device; delete the saved pages",
+                "{} bytes of a saved KV block, expected {expected}: it was saved by another model \
+                 or device; delete the saved KV blocks",
                 bytes.len()
             )));
         };
-        kv.load(page, own)?;
+        kv.load(block, own)?;
         *bytes = rest;
         Ok(())
     }
 
     fn embed(
         &self,
-        table: &Loaded,
+        table: &LoadedWeight,
         ids: &[Token],
         out: &mut Activations,
         first_row: usize,
     ) -> Result<()> {
-        let Loaded::Rows(table) = table else { panic!("only {EMBEDDING} is gathered from") };
+        let LoadedWeight::Embedding(table) = table else {
+            panic!("rows are gathered from {EMBEDDING} only")
+        };
         if ids.is_empty() {
             return Ok(());
         }
-        assert!(first_row + ids.len() <= out.rows, "rows of the embedding's output");
-        let numbers: Vec<u32> = ids.iter().map(|token| token.0).collect();
-        assert!(numbers.iter().all(|id| (*id as usize) < table.rows()), "tokens of the vocabulary");
-        let (numbers, count) = (Ids::of(&self.device, &numbers)?, ids.len() as u32);
-        // The kernel writes whole tiles, and rows of others may share them.
+        assert!(first_row + ids.len() <= out.rows, "rows of the output");
+        let indices: Vec<u32> = ids.iter().map(|token| token.0).collect();
+        assert!(indices.iter().all(|id| (*id as usize) < table.rows()), "tokens of the vocabulary");
+        let (indices, count) =
+            (IndexBuffer::from_values(&self.device, &indices)?, ids.len() as u32);
+        // The kernel writes whole tiles, which may contain other rows of `out`.
         let gathered = Matrix::new(&self.device, TileFormat::Bf16, ids.len(), table.cols())?;
-        self.run(&op::embed(table, &numbers, count, &gathered, self.cores))?;
+        self.run(&op::embed(table, &indices, count, &gathered, self.cores))?;
         let rows: Vec<u32> = (0..count).collect();
         self.copy_rows(&gathered, &rows, &out.matrix, (first_row, 0))
     }
@@ -143,15 +151,17 @@ impl Backend for Tt {
         &self,
         x: &Activations,
         rows: usize,
-        into: &mut [(&Loaded, &mut Activations)],
+        into: &mut [(&LoadedWeight, &mut Activations)],
     ) -> Result<()> {
         if rows == 0 {
             return Ok(());
         }
-        let x = x.matrix.top(rows);
+        let x = x.matrix.first_rows(rows);
         for (weight, out) in into {
-            let Loaded::Product(weight) = weight else { panic!("{EMBEDDING} is not multiplied") };
-            self.run(&op::matmul(&x, weight, &out.matrix.top(rows), self.cores))?;
+            let LoadedWeight::Matmul(weight) = weight else {
+                panic!("{EMBEDDING} is not multiplied")
+            };
+            self.run(&op::matmul(&x, weight, &out.matrix.first_rows(rows), self.cores))?;
         }
         Ok(())
     }
@@ -167,7 +177,7 @@ impl Backend for Tt {
         if rows == 0 {
             return Ok(());
         }
-        let (x, out) = (x.matrix.top(rows), out.matrix.top(rows));
+        let (x, out) = (x.matrix.first_rows(rows), out.matrix.first_rows(rows));
         let weight = weight.map(|weight| &weight.matrix);
         self.run(&op::rms_norm(&x, weight, eps, &out, self.cores))
     }
@@ -182,7 +192,7 @@ impl Backend for Tt {
         if rows == 0 {
             return Ok(());
         }
-        let x = x.matrix.top(rows);
+        let x = x.matrix.first_rows(rows);
         self.run(&op::head_norm(&x, &weight.matrix, eps, &x, self.cores))
     }
 
@@ -191,23 +201,23 @@ impl Backend for Tt {
         if rows == 0 {
             return Ok(());
         }
-        let at = Ids::of(&self.device, &positions(slices))?;
+        let at = IndexBuffer::from_values(&self.device, &positions(slices))?;
         let end = slices.iter().map(|slice| slice.start as usize + slice.len).max().unwrap_or(0);
         let known = self.options.positions;
-        assert!(end <= known, "position {end}, the device was opened for {known}");
-        let x = x.matrix.top(rows);
+        assert!(end <= known, "position {end} of a device that was opened for {known} positions");
+        let x = x.matrix.first_rows(rows);
         let mut state = self.state();
-        let State { programs, rotations } = &mut *state;
-        let rotations = match rotations.entry((rope.head_dim, rope.theta.to_bits())) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(room) => room.insert(Rotations::new(&self.device, rope, known)?),
+        let State { programs, rope_tables } = &mut *state;
+        let rope_tables = match rope_tables.entry((rope.head_dim, rope.theta.to_bits())) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(RopeTable::new(&self.device, rope, known)?),
         };
-        programs.run(&op::rope(&x, &at, rotations, &x, self.cores), true)
+        programs.run(&op::rope(&x, &at, rope_tables, &x, self.cores), true)
     }
 
     fn write_kv(
         &self,
-        kv: &mut KvPages,
+        kv: &mut KvCache,
         slices: &[SeqSlice<'_>],
         k: &Activations,
         v: &Activations,
@@ -216,14 +226,20 @@ impl Backend for Tt {
         if rows == 0 {
             return Ok(());
         }
-        let at = Ids::of(&self.device, &slots(slices, kv.group()))?;
-        self.run(&op::write_kv(&k.matrix.top(rows), &v.matrix.top(rows), &at, kv, self.cores))
+        let at = IndexBuffer::from_values(&self.device, &slot_mapping(slices, kv.group()))?;
+        self.run(&op::write_kv(
+            &k.matrix.first_rows(rows),
+            &v.matrix.first_rows(rows),
+            &at,
+            kv,
+            self.cores,
+        ))
     }
 
     fn attend(
         &self,
         q: &Activations,
-        kv: &KvPages,
+        kv: &KvCache,
         slices: &[SeqSlice<'_>],
         attention: &Attention,
         out: &mut Activations,
@@ -234,26 +250,26 @@ impl Backend for Tt {
         }
         let Attention { heads, head_dim, scale, mask } = *attention;
         assert_eq!((head_dim, q.matrix.shape().1), (kv.head_dim(), heads * head_dim), "heads");
-        // Programs are compiled for the room that there is: powers of two are few.
-        let room = Segments::count(slices, mask, op::PIECE_PAGES).next_power_of_two();
-        let mut segments = Segments::new(&self.device, room, op::PIECE_PAGES)?;
+        // Programs are compiled for a capacity: rounding to powers of two keeps them few.
+        let capacity = Segments::count(slices, mask, op::KV_SPLIT_BLOCKS).next_power_of_two();
+        let mut segments = Segments::new(&self.device, capacity, op::KV_SPLIT_BLOCKS)?;
         segments.write(slices, kv.group(), mask)?;
-        let (q, out) = (q.matrix.top(rows), out.matrix.top(rows));
+        let (q, out) = (q.matrix.first_rows(rows), out.matrix.first_rows(rows));
         let partials = op::attend_partials(&q, kv, &segments)?;
         let plans = op::attend(&q, kv, &segments, &partials, scale, &out, self.cores);
-        plans.iter().take(1 + usize::from(segments.has_pieces())).try_for_each(|p| self.run(p))
+        plans.iter().take(1 + usize::from(segments.has_splits())).try_for_each(|p| self.run(p))
     }
 
     fn gate(&self, x: &mut Activations, rows: usize, gate: &Activations) -> Result<()> {
-        self.on_two(Binary::Gate, x, rows, gate)
+        self.binary_in_place(Binary::Gate, x, rows, gate)
     }
 
     fn silu_mul(&self, gate: &mut Activations, rows: usize, up: &Activations) -> Result<()> {
-        self.on_two(Binary::SiluMul, gate, rows, up)
+        self.binary_in_place(Binary::SiluMul, gate, rows, up)
     }
 
     fn add(&self, x: &mut Activations, rows: usize, y: &Activations) -> Result<()> {
-        self.on_two(Binary::Add, x, rows, y)
+        self.binary_in_place(Binary::Add, x, rows, y)
     }
 
     fn scale_softcap(
@@ -261,41 +277,42 @@ impl Backend for Tt {
         x: &mut Activations,
         rows: usize,
         scale: f32,
-        cap: Option<f32>,
+        softcap: Option<f32>,
     ) -> Result<()> {
         if rows == 0 {
             return Ok(());
         }
-        let x = x.matrix.top(rows);
-        let operation = cap.map_or(Unary::Scale(scale), |cap| Unary::Cap { scale, cap });
+        let x = x.matrix.first_rows(rows);
+        let operation =
+            softcap.map_or(Unary::Scale(scale), |softcap| Unary::Softcap { scale, softcap });
         self.run(&op::unary(operation, &x, &x, self.cores))
     }
 
     fn sample(
         &self,
-        scores: &Activations,
+        logits: &Activations,
         rows: &[SampleRow<'_>],
         out: &mut Vec<Sampled>,
     ) -> Result<()> {
         let Some(end) = rows.iter().map(|row| row.row + 1).max() else { return Ok(()) };
-        if rows.iter().all(is_largest) {
-            let columns = self.largest(scores, end)?;
+        if rows.iter().all(is_argmax) {
+            let columns = self.argmax(logits, end)?;
             let token = |row: &SampleRow<'_>| Token(columns[row.row]);
-            let picked = |row| Sampled { token: token(row), logprob: 0.0, top: Vec::new() };
-            out.extend(rows.iter().map(picked));
+            let sampled = |row| Sampled { token: token(row), logprob: 0.0, top: Vec::new() };
+            out.extend(rows.iter().map(sampled));
             return Ok(());
         }
         let first = rows.iter().map(|row| row.row).min().unwrap_or(end);
-        let (read, cols) = (scores.matrix.read_rows(first..end)?, scores.matrix.shape().1);
-        let scores = |row: &SampleRow<'_>| &read[(row.row - first) * cols..][..cols];
-        out.extend(rows.iter().map(|row| sampler::sample(scores(row), row)));
+        let (read, cols) = (logits.matrix.read_rows(first..end)?, logits.matrix.shape().1);
+        let logits = |row: &SampleRow<'_>| &read[(row.row - first) * cols..][..cols];
+        out.extend(rows.iter().map(|row| sampler::sample(logits(row), row)));
         Ok(())
     }
 }
 
-/// Whether the largest score is all that is asked for.
-pub(super) fn is_largest(row: &SampleRow<'_>) -> bool {
+/// Whether the row needs only the argmax: greedy sampling without mask, penalties or logprobs.
+pub(super) fn is_argmax(row: &SampleRow<'_>) -> bool {
     let Sampling { temperature, seed, .. } = *row.sampling;
-    let plain = Sampling { temperature, seed, ..Sampling::default() };
-    temperature == 0.0 && *row.sampling == plain && row.mask.is_none() && row.logprobs.is_none()
+    let greedy = Sampling { temperature, seed, ..Sampling::default() };
+    temperature == 0.0 && *row.sampling == greedy && row.mask.is_none() && row.logprobs.is_none()
 }

@@ -1,93 +1,101 @@
-//! A file of the cache: what it holds, a checksum, and the matrix as the device takes it.
+//! A file of the weight cache: a magic number, a checksum, and the encoded weight.
 
 use std::fs::{self, File};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use muse_core::{Error, Result};
 use sha2::{Digest, Sha256};
 
-use super::failed;
-use crate::weight::Layout;
+use crate::error::device_error;
+use crate::weight::WeightLayout;
 
-/// Says what the file is and how it is laid out.
+/// Identifies the file and the version of its layout.
 const MAGIC: &[u8; 8] = b"musett01";
-/// Behind the magic: a checksum of the name, the layout and the matrix.
-const SUM: usize = 32;
-const HEAD: usize = MAGIC.len() + SUM;
+/// Bytes of the checksum behind the magic number: SHA-256 of the name, the layout and the weight.
+const CHECKSUM: usize = 32;
+const HEADER: usize = MAGIC.len() + CHECKSUM;
 
-/// Writes a file under another name, which is given its own when it is whole.
+/// Writes a file under a temporary name and renames it when it is complete.
 pub(super) struct Writer {
     path: PathBuf,
     partial: PathBuf,
     file: File,
-    sum: Sha256,
+    checksum: Sha256,
 }
 
 impl Writer {
-    pub(super) fn new(path: &Path, name: &str, layout: Layout) -> Result<Self> {
+    pub(super) fn new(path: &Path, name: &str, layout: WeightLayout) -> Result<Self> {
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let mut file = File::create(&partial).map_err(|error| failed(&partial, &error))?;
-        file.write_all(&[0; HEAD]).map_err(|error| failed(&partial, &error))?;
-        Ok(Self { path: path.to_owned(), partial, file, sum: begun(name, layout) })
+        let mut file = File::create(&partial).map_err(|error| cache_error(&partial, &error))?;
+        file.write_all(&[0; HEADER]).map_err(|error| cache_error(&partial, &error))?;
+        Ok(Self { path: path.to_owned(), partial, file, checksum: checksum_of(name, layout) })
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.sum.update(bytes);
-        self.file.write_all(bytes).map_err(|error| failed(&self.partial, &error))
+        self.checksum.update(bytes);
+        self.file.write_all(bytes).map_err(|error| cache_error(&self.partial, &error))
     }
 
     pub(super) fn finish(mut self) -> Result<()> {
-        let sum = self.sum.finalize();
-        let mut end = || {
+        let checksum = self.checksum.finalize();
+        let mut complete = || {
             self.file.seek(SeekFrom::Start(0))?;
             self.file.write_all(MAGIC)?;
-            self.file.write_all(&sum)?;
-            // The name must not outlive a power cut that the bytes do not.
+            self.file.write_all(&checksum)?;
+            // After a power cut, a file with its final name must be complete.
             self.file.sync_all()?;
             fs::rename(&self.partial, &self.path)
         };
-        end().map_err(|error| failed(&self.partial, &error))
+        complete().map_err(|error| cache_error(&self.partial, &error))
     }
 }
 
-/// The matrix of a file.
-pub(super) fn read(path: &Path, name: &str, layout: Layout) -> Result<Vec<u8>> {
+/// Reads the weight of a file.
+pub(super) fn read(path: &Path, name: &str, layout: WeightLayout) -> Result<Vec<u8>> {
     let broken = |found: String| {
         Error::Corrupt(format!(
             "{}: {found}, expected {} bytes of {name} as {} with their checksum; delete the file \
-             and start again, it is made anew from the checkpoint",
+             and start again, it is converted again from the checkpoint",
             path.display(),
             layout.bytes(),
             layout.format.name()
         ))
     };
     let mut bytes = fs::read(path).map_err(|error| broken(error.to_string()))?;
-    if bytes.len() != HEAD + layout.bytes() {
+    if bytes.len() != HEADER + layout.bytes() {
         return Err(broken(format!("{} bytes", bytes.len())));
     }
-    let (head, matrix) = bytes.split_at(HEAD);
-    if head[..MAGIC.len()] != MAGIC[..] {
+    let (header, weight) = bytes.split_at(HEADER);
+    if header[..MAGIC.len()] != MAGIC[..] {
         return Err(broken("another kind of file".to_owned()));
     }
-    let mut sum = begun(name, layout);
-    sum.update(matrix);
-    if head[MAGIC.len()..] != sum.finalize()[..] {
-        return Err(broken("bytes that were not written".to_owned()));
+    let mut checksum = checksum_of(name, layout);
+    checksum.update(weight);
+    if header[MAGIC.len()..] != checksum.finalize()[..] {
+        return Err(broken("bytes that do not match the checksum".to_owned()));
     }
-    bytes.drain(..HEAD);
+    bytes.drain(..HEADER);
     Ok(bytes)
 }
 
-/// A checksum that has seen what the matrix is.
-fn begun(name: &str, layout: Layout) -> Sha256 {
-    let mut sum = Sha256::new();
-    sum.update(layout.format.name());
+/// A checksum that covers the name and the layout, to be continued with the weight.
+fn checksum_of(name: &str, layout: WeightLayout) -> Sha256 {
+    let mut checksum = Sha256::new();
+    checksum.update(layout.format.name());
     for number in [name.len(), layout.rows, layout.cols] {
-        sum.update((number as u64).to_le_bytes());
+        checksum.update((number as u64).to_le_bytes());
     }
-    sum.update(name);
-    sum
+    checksum.update(name);
+    checksum
+}
+
+/// An error of the cache folder, which the operator has to repair.
+pub(super) fn cache_error(path: &Path, error: &io::Error) -> Error {
+    device_error(
+        &format!("keeping converted weights in {}", path.display()),
+        format!("{error}; make room there, or choose another folder"),
+    )
 }

@@ -1,12 +1,11 @@
-//! Matrices of a checkpoint in the device's layout, converted once and kept in a folder of the
-//! checkpoint's own: a file each, which has its name only when it is whole.
+//! The weights of a checkpoint in the layout of the device, converted once and kept in a folder per
+//! checkpoint, one file per weight. A file gets its name when it is complete.
 
 mod file;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -16,26 +15,25 @@ use muse_core::quant::tile::TileFormat;
 use muse_core::{Error, Result};
 use sha2::{Digest, Sha256};
 
-use crate::error::device as fault;
-use crate::weight::Layout;
-use file::Writer;
+use crate::weight::WeightLayout;
+use file::{Writer, cache_error};
 
-/// What a matrix of a checkpoint is to be converted to; those that get no format are left out.
-pub type Formats<'a> = dyn Fn(&TensorInfo) -> Option<TileFormat> + Sync + 'a;
+/// The format that a matrix of a checkpoint is converted to; `None` leaves it out.
+pub type ChooseFormat<'a> = dyn Fn(&TensorInfo) -> Option<TileFormat> + Sync + 'a;
 
-/// Hears how many bytes are done, of how many.
+/// Called with the bytes that are done and the bytes in total.
 pub type Progress<'a> = dyn Fn(u64, u64) + Sync + 'a;
 
-/// The converted matrices of one checkpoint.
+/// The converted weights of one checkpoint.
 pub struct WeightCache {
     folder: PathBuf,
 }
 
 impl WeightCache {
-    /// The cache of a checkpoint in a folder of its own below `root`, named by the hash of all that
-    /// the checkpoint holds: another checkpoint never meets these files. A checkpoint that is hashed
-    /// is remembered by its stamp, so that it need not be read again while its files stay the same;
-    /// `progress` hears the bytes that are hashed and the bytes to hash.
+    /// Opens the cache of a checkpoint: a folder below `root` whose name is a hash of the whole
+    /// content of the checkpoint, so that checkpoints never share files. The hash is recorded under
+    /// the stamp of the checkpoint, so that unchanged files are not read again. `progress` is
+    /// called while hashing.
     ///
     /// # Errors
     /// [`Error::Device`] when the folder cannot be made; those of the checkpoint.
@@ -45,70 +43,71 @@ impl WeightCache {
         threads: usize,
         progress: &Progress<'_>,
     ) -> Result<Self> {
-        fs::create_dir_all(root).map_err(|error| failed(root, &error))?;
-        let known = source.stamp().map(|stamp| Known::of(root, stamp));
-        let name = match known.as_ref().and_then(Known::read) {
+        fs::create_dir_all(root).map_err(|error| cache_error(root, &error))?;
+        let record = source.stamp().map(|stamp| StampRecord::new(root, stamp));
+        let name = match record.as_ref().and_then(StampRecord::read) {
             Some(name) => name,
             None => {
                 let name = hash(source, threads, progress)?;
-                known.map_or(Ok(()), |known| known.write(&name))?;
+                record.map_or(Ok(()), |record| record.write(&name))?;
                 name
             }
         };
         let folder = root.join(name);
-        fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        fs::create_dir_all(&folder).map_err(|error| cache_error(&folder, &error))?;
         Ok(Self { folder })
     }
 
-    /// Converts the matrices that are not there yet, on several threads, telling `progress` the
-    /// bytes that are there and the bytes wanted. A thread holds 32 rows at a time. When this was
-    /// interrupted, doing it again goes on with the matrix that was not whole; of several
-    /// processes one converts, and the others wait for it.
+    /// Converts the weights that are not in the cache yet, on several threads that hold 32 rows
+    /// each. An interrupted conversion continues with the first incomplete weight when it is called
+    /// again. Only one process converts at a time; others wait for it.
     ///
     /// # Errors
     /// [`Error::Device`] when the folder cannot be written; those of the checkpoint.
     pub fn fill(
         &self,
         source: &dyn WeightSource,
-        formats: &Formats<'_>,
+        formats: &ChooseFormat<'_>,
         threads: usize,
         progress: &Progress<'_>,
     ) -> Result<()> {
-        let lock = self.folder.join("lock");
-        let held = File::create(&lock).map_err(|error| failed(&lock, &error))?;
-        held.lock().map_err(|error| failed(&lock, &error))?;
-        let wanted: Vec<(&TensorInfo, Layout)> =
+        let path = self.folder.join("lock");
+        let lock = File::create(&path).map_err(|error| cache_error(&path, &error))?;
+        lock.lock().map_err(|error| cache_error(&path, &error))?;
+        let tensors: Vec<(&TensorInfo, WeightLayout)> =
             source.tensors().iter().filter_map(|t| Some((t, layout(t, formats(t)?)))).collect();
-        let total = wanted.iter().map(|(_, layout)| layout.bytes() as u64).sum();
+        let total = tensors.iter().map(|(_, layout)| layout.bytes() as u64).sum();
         let done = AtomicU64::new(0);
-        in_parallel(&wanted, threads, |(tensor, layout)| {
+        parallel_map(&tensors, threads, |(tensor, layout)| {
             let path = self.path(&tensor.name, layout.format)?;
-            let tell = |bytes: usize| {
+            let report = |bytes: usize| {
                 let bytes = bytes as u64;
                 progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
             };
             if path.exists() {
-                tell(layout.bytes());
+                report(layout.bytes());
                 return Ok(());
             }
-            convert(source, tensor, *layout, &path, tell)
+            convert(source, tensor, *layout, &path, report)
         })?;
         Ok(())
     }
 
-    /// The bytes of a matrix, as [`crate::Weight::of_bytes`] takes them.
+    /// The bytes of a weight, as [`crate::Weight::from_bytes`] takes them.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when its file is missing or not what was written.
-    pub fn read(&self, name: &str, layout: Layout) -> Result<Vec<u8>> {
+    pub fn read(&self, name: &str, layout: WeightLayout) -> Result<Vec<u8>> {
         file::read(&self.path(name, layout.format)?, name, layout)
     }
 
+    /// The file of a weight.
+    ///
     /// # Errors
-    /// [`Error::Corrupt`] for a name that could lead elsewhere.
+    /// [`Error::Corrupt`] for a name that could be a path out of the folder.
     fn path(&self, name: &str, format: TileFormat) -> Result<PathBuf> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if !name.chars().all(plain) {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if !name.chars().all(is_allowed) {
             return Err(Error::Corrupt(format!(
                 "the checkpoint has a matrix {name:?}, expected a name of letters, digits, `.`, `_` \
                  and `-`; repair the checkpoint"
@@ -118,20 +117,21 @@ impl WeightCache {
     }
 }
 
-/// What a checkpoint hashed to, by its stamp.
-struct Known {
+/// The recorded hash of a checkpoint with a stamp.
+struct StampRecord {
     path: PathBuf,
     stamp: String,
 }
 
-impl Known {
-    fn of(root: &Path, stamp: String) -> Self {
-        Self { path: root.join(format!("{}.known", named(&stamp))), stamp }
+impl StampRecord {
+    fn new(root: &Path, stamp: String) -> Self {
+        Self { path: root.join(format!("{}.known", short_hash(&stamp))), stamp }
     }
 
-    /// A name that others wrote, or of another checkpoint, would lead elsewhere.
+    /// The content of the file. Its second field shows that the first one was written for this
+    /// stamp.
     fn line(&self, name: &str) -> String {
-        format!("{name} {}\n", named(format!("{name} {}", self.stamp)))
+        format!("{name} {}\n", short_hash(format!("{name} {}", self.stamp)))
     }
 
     fn read(&self) -> Option<String> {
@@ -141,20 +141,20 @@ impl Known {
     }
 
     fn write(&self, name: &str) -> Result<()> {
-        // Of processes that start together each has a file of its own.
+        // Processes that start at the same time use different temporary files.
         let partial = self.path.with_extension(std::process::id().to_string());
-        let made = fs::write(&partial, self.line(name));
-        let made = made.and_then(|()| fs::rename(&partial, &self.path));
-        made.map_err(|error| failed(&self.path, &error))
+        let written = fs::write(&partial, self.line(name));
+        let written = written.and_then(|()| fs::rename(&partial, &self.path));
+        written.map_err(|error| cache_error(&self.path, &error))
     }
 }
 
-/// A hash of all that a checkpoint holds. Its memory is given back as it goes.
+/// A hash of the whole content of a checkpoint. Mapped memory is released tensor by tensor.
 fn hash(source: &dyn WeightSource, threads: usize, progress: &Progress<'_>) -> Result<String> {
     let tensors = source.tensors();
     let bytes = |tensor: &TensorInfo| tensor.format.bytes_for(tensor.rows * tensor.cols) as u64;
     let (done, total) = (AtomicU64::new(0), tensors.iter().map(bytes).sum());
-    let hashes = in_parallel(tensors, threads, |tensor| {
+    let hashes = parallel_map(tensors, threads, |tensor| {
         let view = source.weight(&tensor.name)?;
         let mut hash = Sha256::new();
         for part in [&tensor.name, view.format.name()] {
@@ -171,67 +171,60 @@ fn hash(source: &dyn WeightSource, threads: usize, progress: &Progress<'_>) -> R
         progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
         Ok(hash.finalize())
     })?;
-    Ok(named(hashes.concat()))
+    Ok(short_hash(hashes.concat()))
 }
 
-fn named(bytes: impl AsRef<[u8]>) -> String {
+/// The first half of the SHA-256 hash, in hexadecimal.
+fn short_hash(bytes: impl AsRef<[u8]>) -> String {
     Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn layout(tensor: &TensorInfo, format: TileFormat) -> Layout {
-    Layout { format, rows: tensor.rows, cols: tensor.cols }
+fn layout(tensor: &TensorInfo, format: TileFormat) -> WeightLayout {
+    WeightLayout { format, rows: tensor.rows, cols: tensor.cols }
 }
 
 fn convert(
     source: &dyn WeightSource,
     tensor: &TensorInfo,
-    layout: Layout,
+    layout: WeightLayout,
     path: &Path,
-    tell: impl Fn(usize),
+    report: impl Fn(usize),
 ) -> Result<()> {
     let view = source.weight(&tensor.name)?;
     let mut writer = Writer::new(path, &tensor.name, layout)?;
-    for bytes in layout.encode_all(&view) {
+    for bytes in layout.encode_columns(&view) {
         writer.write(&bytes)?;
-        tell(bytes.len());
+        report(bytes.len());
     }
     writer.finish()?;
     source.release(&tensor.name);
     Ok(())
 }
 
-/// Does `task` for all items on several threads; the first error ends it.
-fn in_parallel<T: Sync, O: Send>(
+/// Maps items on several threads, in order. After an error no further items are begun.
+fn parallel_map<T: Sync, O: Send>(
     items: &[T],
     threads: usize,
     task: impl Fn(&T) -> Result<O> + Sync,
 ) -> Result<Vec<O>> {
     let next = AtomicUsize::new(0);
-    let work = || -> Result<Vec<(usize, O)>> {
-        let mut made = Vec::new();
+    let worker = || -> Result<Vec<(usize, O)>> {
+        let mut results = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else { return Ok(made) };
-            made.push((
+            let Some(item) = items.get(at) else { return Ok(results) };
+            results.push((
                 at,
                 task(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?,
             ));
         }
     };
-    let made = thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+    let results = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
         threads.into_iter().map(|thread| thread.join().expect("a task does not panic")).collect()
     });
-    let made: Result<Vec<Vec<_>>> = made;
-    let mut made: Vec<(usize, O)> = made?.into_iter().flatten().collect();
-    made.sort_by_key(|(at, _)| *at);
-    Ok(made.into_iter().map(|(_, one)| one).collect())
-}
-
-/// The folder of the cache is the operator's to repair.
-fn failed(path: &Path, error: &io::Error) -> Error {
-    fault(
-        &format!("keeping converted weights in {}", path.display()),
-        format!("{error}; make room there, or choose another folder"),
-    )
+    let results: Result<Vec<Vec<_>>> = results;
+    let mut results: Vec<(usize, O)> = results?.into_iter().flatten().collect();
+    results.sort_by_key(|(at, _)| *at);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
 }

@@ -1,4 +1,4 @@
-//! The cache without a device: what is kept is what is wanted, and nothing half-written is used.
+//! Tests of the weight cache without a device: its content, interruptions, and damaged files.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,16 +10,16 @@ use muse_core::quant::Format;
 
 use super::*;
 
-/// Matrices in memory; counts how often each is asked for.
+/// A checkpoint in memory, which records the names of the tensors that are read and released.
 pub(crate) struct Source {
     spec: CheckpointSpec,
     generation: GenerationDefaults,
     tensors: Vec<TensorInfo>,
     bytes: BTreeMap<String, Vec<u8>>,
-    asked: Mutex<Vec<String>>,
+    read: Mutex<Vec<String>>,
     released: Mutex<Vec<String>>,
     stamp: Option<String>,
-    /// Ends the conversion, as a full disk or a kill would.
+    /// Reading this tensor fails, which interrupts the conversion.
     missing: Option<&'static str>,
 }
 
@@ -37,18 +37,19 @@ impl Source {
             generation: GenerationDefaults::default(),
             tensors,
             bytes,
-            asked: Mutex::default(),
+            read: Mutex::default(),
             released: Mutex::default(),
             stamp: None,
             missing: None,
         }
     }
 
-    fn asked(&self) -> Vec<String> {
-        taken(&self.asked)
+    fn names_read(&self) -> Vec<String> {
+        taken(&self.read)
     }
 }
 
+/// Takes the recorded names, sorted.
 fn taken(names: &Mutex<Vec<String>>) -> Vec<String> {
     let mut names = std::mem::take(&mut *names.lock().unwrap());
     names.sort();
@@ -75,7 +76,7 @@ impl WeightSource for Source {
         self.released.lock().unwrap().push(name.to_owned());
     }
     fn weight(&self, name: &str) -> Result<WeightView<'_>> {
-        self.asked.lock().unwrap().push(name.to_owned());
+        self.read.lock().unwrap().push(name.to_owned());
         if self.missing == Some(name) {
             return Err(Error::Corrupt(format!("no {name} in the checkpoint")));
         }
@@ -101,11 +102,11 @@ fn read(cache: &WeightCache, tensor: &TensorInfo, format: TileFormat) -> Result<
     cache.read(&tensor.name, layout(tensor, format))
 }
 
-/// Nobody who hears.
+/// Ignores progress.
 pub(crate) const NO_PROGRESS: &Progress<'static> = &|_, _| ();
 
-fn open(place: &Path, source: &Source) -> WeightCache {
-    WeightCache::open(place, source, 2, NO_PROGRESS).unwrap()
+fn open(root: &Path, source: &Source) -> WeightCache {
+    WeightCache::open(root, source, 2, NO_PROGRESS).unwrap()
 }
 
 fn fill(cache: &WeightCache, source: &Source) -> Result<()> {
@@ -113,12 +114,12 @@ fn fill(cache: &WeightCache, source: &Source) -> Result<()> {
 }
 
 #[test]
-fn what_is_kept_is_the_matrix_in_its_layout() {
-    let (place, source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
-    let cache = open(place.path(), &source);
-    let told = Mutex::new(Vec::new());
+fn the_cache_holds_weights_in_their_layout() {
+    let (root, source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
+    let cache = open(root.path(), &source);
+    let reports = Mutex::new(Vec::new());
     cache
-        .fill(&source, &formats, 2, &|done, total| told.lock().unwrap().push((done, total)))
+        .fill(&source, &formats, 2, &|done, total| reports.lock().unwrap().push((done, total)))
         .unwrap();
     let mut total = 0;
     for tensor in &source.tensors[..2] {
@@ -126,70 +127,71 @@ fn what_is_kept_is_the_matrix_in_its_layout() {
         let (layout, bytes) = (layout(tensor, format), read(&cache, tensor, format).unwrap());
         let values = source.weight(&tensor.name).unwrap().to_f32();
         let stripes = values.chunks(32 * tensor.cols).enumerate();
-        let want: Vec<u8> = stripes.flat_map(|(at, stripe)| layout.encode(at, stripe)).collect();
-        assert_eq!(bytes, want, "{}", tensor.name);
+        let expected: Vec<u8> =
+            stripes.flat_map(|(at, stripe)| layout.encode_column(at, stripe)).collect();
+        assert_eq!(bytes, expected, "{}", tensor.name);
         total += bytes.len() as u64;
     }
-    let told = told.into_inner().unwrap();
-    assert!(told.iter().all(|(done, of)| *of == total && *done <= total));
-    assert_eq!(told.iter().map(|(done, _)| *done).max(), Some(total));
-    source.asked();
+    let reports = reports.into_inner().unwrap();
+    assert!(reports.iter().all(|(done, of)| *of == total && *done <= total));
+    assert_eq!(reports.iter().map(|(done, _)| *done).max(), Some(total));
+    source.names_read();
     fill(&cache, &source).unwrap();
-    assert_eq!(source.asked(), [""; 0], "nothing is converted twice");
+    assert_eq!(source.names_read(), [""; 0], "nothing is converted twice");
 }
 
 #[test]
-fn after_an_interruption_it_goes_on_and_uses_nothing_half_written() {
-    let (place, mut source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
-    let cache = open(place.path(), &source);
+fn an_interrupted_conversion_continues_and_uses_no_partial_file() {
+    let (root, mut source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
+    let cache = open(root.path(), &source);
     source.missing = Some("blk.0.ffn_up.weight");
     fill(&cache, &source).unwrap_err();
     let up = &source.tensors[1];
     let path = cache.path(&up.name, TileFormat::Bfp4).unwrap();
-    // As a process leaves it that is killed while it writes.
+    // The state after a process was killed while it wrote.
     let mut writer = Writer::new(&path, &up.name, layout(up, TileFormat::Bfp4)).unwrap();
     writer.write(&[1; 1000]).unwrap();
     drop(writer);
     assert!(read(&cache, up, TileFormat::Bfp4).unwrap_err().to_string().contains("start again"));
-    source.asked();
+    source.names_read();
     source.missing = None;
     fill(&cache, &source).unwrap();
-    assert_eq!(source.asked(), ["blk.0.ffn_up.weight"]);
+    assert_eq!(source.names_read(), ["blk.0.ffn_up.weight"]);
     read(&cache, &source.tensors[1], TileFormat::Bfp4).unwrap();
-    let left = fs::read_dir(&cache.folder).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(left.into_iter().all(|name| !name.to_string_lossy().ends_with(".partial")));
+    let files = fs::read_dir(&cache.folder).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(files.into_iter().all(|name| !name.to_string_lossy().ends_with(".partial")));
 }
 
 #[test]
-fn a_broken_file_is_told_and_made_anew_once_deleted() {
-    let (place, source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
-    let cache = open(place.path(), &source);
+fn a_damaged_file_is_an_error_and_is_converted_again_once_deleted() {
+    let (root, source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
+    let cache = open(root.path(), &source);
     let tensor = &source.tensors[0];
     let path = cache.path(&tensor.name, TileFormat::Bfp8).unwrap();
     fill(&cache, &source).unwrap();
-    let whole = fs::read(&path).unwrap();
-    let (last, mut flipped, mut foreign) = (whole.len() - 1, whole.clone(), whole.clone());
+    let intact = fs::read(&path).unwrap();
+    let (last, mut flipped, mut foreign) = (intact.len() - 1, intact.clone(), intact.clone());
     flipped[last] ^= 1;
     foreign[0] = b'x';
-    for bytes in [&whole[..last], &whole[..3], &[], &flipped, &foreign] {
+    for bytes in [&intact[..last], &intact[..3], &[], &flipped, &foreign] {
         fs::write(&path, bytes).unwrap();
         let error = read(&cache, tensor, TileFormat::Bfp8).unwrap_err();
         assert!(matches!(error, Error::Corrupt(_)), "{error}");
         let message = error.to_string();
         assert!(message.contains("attn_q") && message.contains("delete the file"), "{message}");
     }
-    // A whole file of another matrix is not this one either.
+    // An intact file of another weight is refused too.
     fs::copy(cache.path("blk.0.ffn_up.weight", TileFormat::Bfp4).unwrap(), &path).unwrap();
     read(&cache, tensor, TileFormat::Bfp8).unwrap_err();
     fs::remove_file(&path).unwrap();
     fill(&cache, &source).unwrap();
-    assert_eq!(fs::read(&path).unwrap(), whole);
+    assert_eq!(fs::read(&path).unwrap(), intact);
 }
 
 #[test]
-fn another_checkpoint_has_another_folder() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = |source: &Source| open(place.path(), source).folder;
+fn checkpoints_do_not_share_folders() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = |source: &Source| open(root.path(), source).folder;
     let (mut source, first) = (Source::new(&MATRICES), folder(&Source::new(&MATRICES)));
     assert_eq!(folder(&source), first);
     source.bytes.get_mut("norm.weight").unwrap()[5] ^= 1;
@@ -197,62 +199,62 @@ fn another_checkpoint_has_another_folder() {
 }
 
 #[test]
-fn a_checkpoint_is_read_once_and_its_memory_given_back() {
-    let (place, mut source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
+fn a_checkpoint_is_hashed_once_and_its_memory_released() {
+    let (root, mut source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
     let names = MATRICES.map(|(name, ..)| name);
     source.stamp = Some("model 17 monday".to_owned());
-    let told = Mutex::new(Vec::new());
-    let tell = |done: u64, total: u64| told.lock().unwrap().push((done, total));
-    let first = WeightCache::open(place.path(), &source, 2, &tell).unwrap().folder;
+    let reports = Mutex::new(Vec::new());
+    let report = |done: u64, total: u64| reports.lock().unwrap().push((done, total));
+    let first = WeightCache::open(root.path(), &source, 2, &report).unwrap().folder;
     assert_eq!(
-        (source.asked(), taken(&source.released)),
+        (source.names_read(), taken(&source.released)),
         (names.map(str::to_owned).into(), names.map(str::to_owned).into())
     );
     let total: u64 = source.bytes.values().map(|bytes| bytes.len() as u64).sum();
-    assert_eq!(told.into_inner().unwrap().into_iter().max(), Some((total, total)));
-    assert_eq!(open(place.path(), &source).folder, first);
-    assert_eq!(source.asked(), [""; 0], "the stamp is known");
-    // Written again with the same bytes: what was converted is still right.
+    assert_eq!(reports.into_inner().unwrap().into_iter().max(), Some((total, total)));
+    assert_eq!(open(root.path(), &source).folder, first);
+    assert_eq!(source.names_read(), [""; 0], "the stamp is recorded");
+    // A new stamp with the same content: the converted weights remain valid.
     source.stamp = Some("model 17 tuesday".to_owned());
-    assert_eq!(open(place.path(), &source).folder, first);
-    assert_eq!(source.asked(), names);
+    assert_eq!(open(root.path(), &source).folder, first);
+    assert_eq!(source.names_read(), names);
     source.bytes.get_mut("norm.weight").unwrap()[5] ^= 1;
     source.stamp = Some("model 17 wednesday".to_owned());
-    assert_ne!(open(place.path(), &source).folder, first);
+    assert_ne!(open(root.path(), &source).folder, first);
 }
 
 #[test]
-fn a_file_that_remembers_wrongly_is_written_anew() {
-    let (place, mut source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
+fn a_wrong_stamp_record_is_rewritten() {
+    let (root, mut source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
     source.stamp = Some("model".to_owned());
-    let first = open(place.path(), &source).folder;
-    let known = place.path().join(format!("{}.known", named("model")));
-    let right = fs::read_to_string(&known).unwrap();
-    let other = right.replacen(&right[..4], "0000", 1);
-    for wrong in ["", "../elsewhere", &right[..20], &other] {
-        fs::write(&known, wrong).unwrap();
-        source.asked();
-        assert_eq!(open(place.path(), &source).folder, first);
-        assert_eq!(source.asked().len(), 3, "{wrong:?}");
-        assert_eq!(fs::read_to_string(&known).unwrap(), right);
+    let first = open(root.path(), &source).folder;
+    let record = root.path().join(format!("{}.known", short_hash("model")));
+    let valid = fs::read_to_string(&record).unwrap();
+    let other = valid.replacen(&valid[..4], "0000", 1);
+    for wrong in ["", "../elsewhere", &valid[..20], &other] {
+        fs::write(&record, wrong).unwrap();
+        source.names_read();
+        assert_eq!(open(root.path(), &source).folder, first);
+        assert_eq!(source.names_read().len(), 3, "{wrong:?}");
+        assert_eq!(fs::read_to_string(&record).unwrap(), valid);
     }
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told() {
-    let (place, source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
-    let root = place.path().join("file");
+fn a_folder_that_cannot_be_written_is_an_error() {
+    let (root, source) = (tempfile::tempdir().unwrap(), Source::new(&MATRICES));
+    let root = root.path().join("file");
     fs::write(&root, "").unwrap();
     let Err(error) = WeightCache::open(&root, &source, 1, NO_PROGRESS) else {
-        panic!("a file is no folder")
+        panic!("a file is not a folder")
     };
     assert!(error.to_string().contains("choose another folder"), "{error}");
 }
 
 #[test]
-fn a_name_that_leads_elsewhere_is_refused() {
-    let (place, source) = (tempfile::tempdir().unwrap(), Source::new(&[("../q", 32, 32)]));
-    let cache = open(place.path(), &source);
+fn a_name_that_is_a_path_is_refused() {
+    let (root, source) = (tempfile::tempdir().unwrap(), Source::new(&[("../q", 32, 32)]));
+    let cache = open(root.path(), &source);
     let error = fill(&cache, &source).unwrap_err();
     assert!(error.to_string().contains("repair the checkpoint"), "{error}");
 }

@@ -1,7 +1,8 @@
-//! A table of functions without a device: buffers are memory, kernels are only counted, and any
-//! call can be told to fail. It lives in a thread, as each test does.
+//! A fake shim vtable for unit tests: buffers are host memory, kernels are recorded but not run,
+//! and any call can be made to fail. Its state is thread-local, as each test has a thread of its
+//! own.
 
-pub(crate) mod tests;
+mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_void};
@@ -12,27 +13,29 @@ use muse_tt_sys::ffi::{
     mtt_format, mtt_kernel, mtt_memory, mtt_program, mtt_status, mtt_workload,
 };
 
-/// What happened so far.
+use crate::device::DeviceOptions;
+
+/// What was called so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Log {
-    /// Functions that can fail, in the order they were called.
+    /// Calls of functions that can fail, in order.
     pub(crate) calls: Vec<&'static str>,
-    /// Handles that are alive, of all kinds.
+    /// Handles of all kinds that were not freed.
     pub(crate) alive: i64,
-    /// Bytes that the host read and wrote.
+    /// Bytes that the host read or wrote.
     pub(crate) moved: u64,
-    /// Sources of kernels that were compiled.
+    /// Sources of the kernels of all programs.
     pub(crate) kernels: Vec<String>,
-    /// Semaphores of the program that is put together.
+    /// Semaphores of the program under construction.
     pub(crate) semaphores: u32,
-    /// Arguments, in the order they were set: kernel, column, row, words.
+    /// Runtime arguments in the order they were set: kernel, column, row, words.
     pub(crate) args: Vec<(u32, u32, u32, Vec<u32>)>,
-    /// Arguments that all cores share, in the order they were set: kernel, words.
-    pub(crate) shared: Vec<(u32, Vec<u32>)>,
+    /// Common arguments in the order they were set: kernel, words.
+    pub(crate) common: Vec<(u32, Vec<u32>)>,
     /// Workloads that ran, or were recorded.
     pub(crate) runs: usize,
     /// Whether a trace is being recorded.
-    pub(crate) records: bool,
+    pub(crate) is_recording: bool,
     /// Traces that were replayed.
     pub(crate) replays: usize,
 }
@@ -42,19 +45,20 @@ thread_local! {
     static FAULT: Cell<Option<(usize, mtt_status)>> = const { Cell::new(None) };
 }
 
-/// What happened so far on this thread.
+/// The calls of this thread so far.
 pub(crate) fn log() -> Log {
     LOG.with_borrow(Clone::clone)
 }
 
-/// Forgets what happened, and lets call `at` from now on fail: for want of memory, or otherwise.
+/// Clears the recorded calls, and makes call `at` from now on fail, as exhausted memory or
+/// otherwise.
 pub(crate) fn fail_at(at: usize, exhausted: bool) {
     LOG.with_borrow_mut(|log| log.calls.clear());
     FAULT.set(Some((at, if exhausted { MTT_EXHAUSTED } else { MTT_FAILED })));
 }
 
-/// A call of a function that can fail.
-fn enter(function: &'static str, act: impl FnOnce(&mut Log)) -> mtt_status {
+/// Records a call of a function that can fail, and acts unless it is the one to fail.
+fn call(function: &'static str, act: impl FnOnce(&mut Log)) -> mtt_status {
     LOG.with_borrow_mut(|log| {
         log.calls.push(function);
         match FAULT.get() {
@@ -67,40 +71,41 @@ fn enter(function: &'static str, act: impl FnOnce(&mut Log)) -> mtt_status {
     })
 }
 
-/// Makes a handle that holds `value`.
+/// Returns a new handle that owns `value`.
 fn hand_out<T, H>(out: *mut *mut H, value: T) {
-    // SAFETY: every function of the table is called with a place for one handle.
+    // SAFETY: callers of the vtable pass space for one handle.
     unsafe { *out = Box::into_raw(Box::new(value)).cast() };
 }
 
+/// Frees a handle.
 fn take_back<T, H>(log: &mut Log, handle: *mut H) {
     log.alive -= 1;
-    // SAFETY: the handle was handed out as a box of this type and comes back once.
+    // SAFETY: the handle was made from a box of this type, and is freed once.
     drop(unsafe { Box::from_raw(handle.cast::<T>()) });
 }
 
 fn copied(words: *const u32, count: usize) -> Vec<u32> {
-    // SAFETY: every function of the table is called with as many words as it says.
+    // SAFETY: callers of the vtable pass a right count.
     unsafe { std::slice::from_raw_parts(words, count) }.to_vec()
 }
 
 extern "C" fn message() -> *const c_char {
-    c"the fake was told to fail\nbacktrace:\n --- nowhere".as_ptr()
+    c"planted error\nbacktrace:\n --- nowhere".as_ptr()
 }
 extern "C" fn device_open(_: u32, _: u64, out: *mut *mut mtt_device) -> mtt_status {
-    enter("device_open", |log| {
+    call("device_open", |log| {
         log.alive += 1;
         hand_out(out, 0_u8);
     })
 }
 extern "C" fn device_close(device: *mut mtt_device) -> mtt_status {
-    // It is closed also when it fails.
+    // The shim closes the device also when it reports an error.
     LOG.with_borrow_mut(|log| take_back::<u8, _>(log, device));
-    enter("device_close", |_| ())
+    call("device_close", |_| ())
 }
 extern "C" fn device_grid(_: *mut mtt_device, x: *mut u32, y: *mut u32) -> mtt_status {
-    enter("device_grid", |_| {
-        // SAFETY: both are places for a number.
+    call("device_grid", |_| {
+        // SAFETY: both point to a number.
         unsafe { *x = 13 };
         // SAFETY: as above.
         unsafe { *y = 10 };
@@ -113,8 +118,8 @@ extern "C" fn device_network(
     x: *mut u32,
     y: *mut u32,
 ) -> mtt_status {
-    enter("device_network", |_| {
-        // SAFETY: both are places for a number.
+    call("device_network", |_| {
+        // SAFETY: both point to a number.
         unsafe { *x = column + 1 };
         // SAFETY: as above.
         unsafe { *y = row + 2 };
@@ -127,7 +132,7 @@ extern "C" fn buffer_new(
     _: u32,
     out: *mut *mut mtt_buffer,
 ) -> mtt_status {
-    enter("buffer_new", |log| {
+    call("buffer_new", |log| {
         log.alive += 1;
         hand_out(out, vec![0_u8; bytes as usize]);
     })
@@ -144,11 +149,11 @@ extern "C" fn buffer_write(
     from: *const c_void,
     bytes: u64,
 ) -> mtt_status {
-    enter("buffer_write", |log| {
+    call("buffer_write", |log| {
         log.moved += bytes;
-        // SAFETY: the handle was handed out as a vector.
+        // SAFETY: the handle was made from a vector.
         let to = unsafe { &mut *to.cast::<Vec<u8>>() };
-        // SAFETY: the caller says how many bytes it has.
+        // SAFETY: the caller passes the length of its bytes.
         let from = unsafe { std::slice::from_raw_parts(from.cast(), bytes as usize) };
         to[at as usize..][..bytes as usize].copy_from_slice(from);
     })
@@ -159,25 +164,25 @@ extern "C" fn buffer_read(
     to: *mut c_void,
     bytes: u64,
 ) -> mtt_status {
-    enter("buffer_read", |log| {
+    call("buffer_read", |log| {
         log.moved += bytes;
-        // SAFETY: the handle was handed out as a vector.
+        // SAFETY: the handle was made from a vector.
         let from = unsafe { &*from.cast::<Vec<u8>>() };
-        // SAFETY: the caller says how many bytes it has room for.
+        // SAFETY: the caller passes the length of its space.
         let to = unsafe { std::slice::from_raw_parts_mut(to.cast(), bytes as usize) };
         to.copy_from_slice(&from[at as usize..][..bytes as usize]);
     })
 }
 extern "C" fn accessor(_: mtt_memory, args: *mut u32, count: *mut usize) -> mtt_status {
-    enter("accessor", |_| {
-        // SAFETY: there is room for more than one word.
+    call("accessor", |_| {
+        // SAFETY: the caller has space for several words.
         unsafe { *args = 2 };
-        // SAFETY: it is a place for a number.
+        // SAFETY: it points to a number.
         unsafe { *count = 1 };
     })
 }
 extern "C" fn program_new(out: *mut *mut mtt_program) -> mtt_status {
-    enter("program_new", |log| {
+    call("program_new", |log| {
         log.alive += 1;
         log.semaphores = 0;
         hand_out(out, 0_u16);
@@ -195,7 +200,7 @@ extern "C" fn circular_buffer(
     _: u32,
     _: u32,
 ) -> mtt_status {
-    enter("circular_buffer", |_| ())
+    call("circular_buffer", |_| ())
 }
 extern "C" fn semaphore(
     _: *mut mtt_program,
@@ -204,8 +209,8 @@ extern "C" fn semaphore(
     _: u32,
     id: *mut u32,
 ) -> mtt_status {
-    enter("semaphore", |log| {
-        // SAFETY: it is a place for a number.
+    call("semaphore", |log| {
+        // SAFETY: it points to a number.
         unsafe { *id = log.semaphores };
         log.semaphores += 1;
     })
@@ -217,12 +222,12 @@ extern "C" fn kernel(
     kernel: *const mtt_kernel,
     id: *mut u32,
 ) -> mtt_status {
-    enter("kernel", |log| {
-        // SAFETY: the caller's kernel lives during the call.
+    call("kernel", |log| {
+        // SAFETY: the kernel of the caller is valid during the call.
         let source = unsafe { (*kernel).source };
-        // SAFETY: its source ends in a zero.
+        // SAFETY: its source is terminated by a zero.
         let source = unsafe { CStr::from_ptr(source) };
-        // SAFETY: it is a place for a number.
+        // SAFETY: it points to a number.
         unsafe { *id = log.kernels.len() as u32 };
         log.kernels.push(source.to_string_lossy().into_owned());
     })
@@ -235,7 +240,7 @@ extern "C" fn runtime_args(
     words: *const u32,
     count: usize,
 ) -> mtt_status {
-    enter("runtime_args", |log| log.args.push((kernel, column, row, copied(words, count))))
+    call("runtime_args", |log| log.args.push((kernel, column, row, copied(words, count))))
 }
 extern "C" fn common_args(
     _: *mut mtt_program,
@@ -243,11 +248,11 @@ extern "C" fn common_args(
     words: *const u32,
     count: usize,
 ) -> mtt_status {
-    enter("common_args", |log| log.shared.push((kernel, copied(words, count))))
+    call("common_args", |log| log.common.push((kernel, copied(words, count))))
 }
 extern "C" fn workload_new(program: *mut mtt_program, out: *mut *mut mtt_workload) -> mtt_status {
     LOG.with_borrow_mut(|log| take_back::<u16, _>(log, program));
-    enter("workload_new", |log| {
+    call("workload_new", |log| {
         log.alive += 1;
         hand_out(out, 0_u32);
     })
@@ -263,7 +268,7 @@ extern "C" fn workload_runtime_args(
     words: *const u32,
     count: usize,
 ) -> mtt_status {
-    enter("workload_runtime_args", |log| log.args.push((kernel, column, row, copied(words, count))))
+    call("workload_runtime_args", |log| log.args.push((kernel, column, row, copied(words, count))))
 }
 extern "C" fn workload_common_args(
     _: *mut mtt_workload,
@@ -271,42 +276,48 @@ extern "C" fn workload_common_args(
     words: *const u32,
     count: usize,
 ) -> mtt_status {
-    enter("workload_common_args", |log| log.shared.push((kernel, copied(words, count))))
+    call("workload_common_args", |log| log.common.push((kernel, copied(words, count))))
 }
 extern "C" fn workload_run(_: *mut mtt_device, _: *mut mtt_workload, _: u32) -> mtt_status {
-    enter("workload_run", |log| log.runs += 1)
+    call("workload_run", |log| log.runs += 1)
 }
 extern "C" fn trace_begin(_: *mut mtt_device, id: *mut u32) -> mtt_status {
-    enter("trace_begin", |log| {
-        assert!(!log.records, "one recording at a time");
-        (log.alive, log.records) = (log.alive + 1, true);
-        // SAFETY: it is a place for a number.
+    call("trace_begin", |log| {
+        assert!(!log.is_recording, "one recording at a time");
+        (log.alive, log.is_recording) = (log.alive + 1, true);
+        // SAFETY: it points to a number.
         unsafe { *id = 7 };
     })
 }
 extern "C" fn trace_end(_: *mut mtt_device, _: u32) -> mtt_status {
-    // It ends also when it fails.
-    LOG.with_borrow_mut(|log| assert!(std::mem::take(&mut log.records), "a recording to end"));
-    enter("trace_end", |_| ())
+    // The shim ends the recording also when it reports an error.
+    LOG.with_borrow_mut(|log| {
+        assert!(std::mem::take(&mut log.is_recording), "a recording under way")
+    });
+    call("trace_end", |_| ())
 }
 extern "C" fn trace_replay(_: *mut mtt_device, id: u32, _: u32) -> mtt_status {
     assert_eq!(id, 7, "the trace that was begun");
-    enter("trace_replay", |log| log.replays += 1)
+    call("trace_replay", |log| log.replays += 1)
 }
 extern "C" fn trace_release(_: *mut mtt_device, _: u32) -> mtt_status {
     LOG.with_borrow_mut(|log| {
-        assert!(!log.records, "a recording ends before it is released");
+        assert!(!log.is_recording, "a recording ends before it is released");
         log.alive -= 1;
     });
-    enter("trace_release", |_| ())
+    call("trace_release", |_| ())
 }
 
-/// The table, as if the library that everything was tried with had been opened.
+/// Options for the fake device, which computes nothing and would fail the smoke test.
+pub(crate) const OPTIONS: DeviceOptions =
+    DeviceOptions { id: 0, trace_bytes: 0, timeout: None, smoke_test: false };
+
+/// The vtable of a shim for the tested host library.
 pub(crate) fn library() -> Library {
     compiled_for(Some(c"ttnn-0.76.0"))
 }
 
-/// The same, of a shim for that host library.
+/// The vtable of a shim for host library `host`.
 fn compiled_for(host: Option<&'static CStr>) -> Library {
     let api = mtt_api {
         abi: MTT_ABI,
@@ -340,6 +351,6 @@ fn compiled_for(host: Option<&'static CStr>) -> Library {
         trace_replay: Some(trace_replay),
         trace_release: Some(trace_release),
     };
-    // SAFETY: all functions are there, and a test is one thread.
-    unsafe { Library::of(Box::leak(Box::new(api))) }
+    // SAFETY: all functions are present, and each test uses one thread.
+    unsafe { Library::from_vtable(Box::leak(Box::new(api))) }
 }

@@ -1,4 +1,4 @@
-//! Handles, programs and recordings on the table without a device.
+//! Tests of handles, programs and recordings on the fake vtable.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,12 +11,8 @@ use muse_core::{Error, Result};
 
 use super::*;
 use crate::op::{Binary, binary, matmul};
-use crate::trace::Recording;
-use crate::{Cores, Device, DeviceOptions, Ids, Matrix, Plan, Programs, Weight};
-
-/// Nothing is computed here, so that no product comes out right.
-pub(crate) const OPTIONS: DeviceOptions =
-    DeviceOptions { id: 0, trace_bytes: 0, patience: None, smoke: false };
+use crate::program::Recording;
+use crate::{Cores, Device, DeviceOptions, IndexBuffer, Matrix, Plan, Programs, Weight};
 
 fn open() -> Result<Device> {
     Device::open(library(), OPTIONS)
@@ -27,17 +23,17 @@ fn sum(a: &Matrix, cores: Cores) -> Plan {
 }
 
 #[test]
-fn handles_come_back_after_a_hundred_rounds() {
+fn all_handles_are_freed_after_a_hundred_rounds() {
     for _ in 0..100 {
         let device = open().unwrap();
         let values = vec![1.5; 64 * 40];
-        let a = Matrix::of(&device, TileFormat::Bf16, &values, 40).unwrap();
+        let a = Matrix::from_values(&device, TileFormat::Bf16, &values, 40).unwrap();
         assert_eq!(a.read().unwrap(), values);
         let mut programs = Programs::new(&device);
         let trace = programs.record(&[sum(&a, Cores::grid(2, 2))]).unwrap();
         trace.replay(true).unwrap();
         drop(programs);
-        // What it runs is still there.
+        // The trace keeps its programs.
         trace.replay(true).unwrap();
     }
     let log = log();
@@ -45,15 +41,15 @@ fn handles_come_back_after_a_hundred_rounds() {
 }
 
 #[test]
-#[should_panic(expected = "17 numbers into room for 16")]
-fn more_numbers_than_there_is_room_for_are_refused() {
-    let mut ids = Ids::of(&open().unwrap(), &[7; 3]).unwrap();
-    ids.write(&[7; 16]).unwrap();
-    let _ = ids.write(&[7; 17]);
+#[should_panic(expected = "17 indices, but space for 16")]
+fn more_indices_than_the_capacity_are_refused() {
+    let mut indices = IndexBuffer::from_values(&open().unwrap(), &[7; 3]).unwrap();
+    indices.write(&[7; 16]).unwrap();
+    let _ = indices.write(&[7; 17]);
 }
 
 #[test]
-fn equal_shapes_are_compiled_once_and_get_new_arguments() {
+fn equal_specs_are_compiled_once_and_get_new_arguments() {
     let device = open().unwrap();
     let matrix = || Matrix::new(&device, TileFormat::Bf16, 32, 96).unwrap();
     let (a, b, out) = (matrix(), matrix(), matrix());
@@ -67,7 +63,7 @@ fn equal_shapes_are_compiled_once_and_get_new_arguments() {
     let second = log();
     assert_eq!((second.kernels.len(), second.runs), (3, 2));
     assert_eq!(second.args[first.args.len()..], first.args);
-    assert_eq!(second.shared[first.shared.len()..], first.shared);
+    assert_eq!(second.common[first.common.len()..], first.common);
     // Three tiles on two cores: the reader of the second one begins at tile 2.
     run(&mut programs, Binary::Add, Cores::grid(2, 1));
     assert_eq!(log().kernels.len(), 6);
@@ -77,19 +73,19 @@ fn equal_shapes_are_compiled_once_and_get_new_arguments() {
     assert_eq!((log().kernels.len(), programs.len()), (9, 3));
 }
 
-/// A step of everything that the library is asked for.
+/// Calls every function of the vtable.
 fn round() -> Result<()> {
     let device = open()?;
-    let a = Matrix::of(&device, TileFormat::Bf16, &[1.0; 1024], 32)?;
-    let by = Weight::of(&device, TileFormat::Bfp8, &[1.0; 2048], 32)?;
+    let a = Matrix::from_values(&device, TileFormat::Bf16, &[1.0; 1024], 32)?;
+    let weight = Weight::from_values(&device, TileFormat::Bfp8, &[1.0; 2048], 32)?;
     let out = Matrix::new(&device, TileFormat::Bf16, 32, 64)?;
     let mut programs = Programs::new(&device);
-    let plans = [matmul(&a, &by, &out, Cores::grid(2, 1)), sum(&out, Cores::grid(1, 1))];
+    let plans = [matmul(&a, &weight, &out, Cores::grid(2, 1)), sum(&out, Cores::grid(1, 1))];
     programs.record(&plans)?.replay(true)?;
     out.read().map(drop)
 }
 
-/// Functions of the header that answer with a status.
+/// The functions of the header that return a status.
 fn functions_that_can_fail() -> BTreeSet<&'static str> {
     let header = include_str!("../../../muse-tt-sys/shim/muse_tt.h");
     let named = header.split("mtt_status (*").skip(1);
@@ -97,7 +93,7 @@ fn functions_that_can_fail() -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn a_fault_of_any_call_says_who_must_act_and_leaves_nothing_behind() {
+fn an_error_of_any_call_has_the_right_kind_and_leaks_nothing() {
     fail_at(usize::MAX, false);
     round().unwrap();
     let calls = log().calls;
@@ -106,26 +102,26 @@ fn a_fault_of_any_call_says_who_must_act_and_leaves_nothing_behind() {
     for (at, function) in calls.iter().enumerate() {
         for exhausted in [false, true] {
             fail_at(at, exhausted);
-            let ended = round();
+            let result = round();
             let what = format!("call {at}, {function}");
-            assert_eq!((log().alive, log().records), (0, false), "{what}");
+            assert_eq!((log().alive, log().is_recording), (0, false), "{what}");
             assert_eq!(log().calls[at], *function, "{what}");
-            // What goes wrong when a handle is given back has nobody to tell.
+            // A drop cannot report an error.
             if matches!(*function, "device_close" | "trace_release") {
-                ended.expect(&what);
+                result.expect(&what);
                 continue;
             }
-            let error: Error = ended.expect_err(&what);
+            let error: Error = result.expect_err(&what);
             let message = error.to_string();
-            assert!(message.contains("told to fail"), "{what}: {message}");
-            assert!(!message.contains("nowhere"), "the backtrace stays out: {message}");
+            assert!(message.contains("planted error"), "{what}: {message}");
+            assert!(!message.contains("nowhere"), "the backtrace is cut off: {message}");
             assert_eq!(matches!(error, Error::Exhausted(_)), exhausted, "{what}");
         }
     }
 }
 
 #[test]
-fn what_a_run_failed_with_is_not_kept() {
+fn a_program_that_failed_is_not_kept() {
     let device = open().unwrap();
     let a = Matrix::new(&device, TileFormat::Bf16, 32, 32).unwrap();
     let mut programs = Programs::new(&device);
@@ -141,36 +137,36 @@ fn what_a_run_failed_with_is_not_kept() {
 }
 
 #[test]
-fn nobody_else_has_a_turn_while_a_recording_is_under_way() {
+fn a_recording_holds_the_device_lock() {
     let device = open().unwrap();
-    let had = AtomicBool::new(false);
+    let locked = AtomicBool::new(false);
     thread::scope(|scope| {
         let recording = Recording::begin(&device).unwrap();
         scope.spawn(|| {
-            drop(device.turn());
-            had.store(true, Ordering::SeqCst);
+            drop(device.lock());
+            locked.store(true, Ordering::SeqCst);
         });
         thread::sleep(Duration::from_millis(20));
-        assert!(!had.load(Ordering::SeqCst) && log().records);
+        assert!(!locked.load(Ordering::SeqCst) && log().is_recording);
         drop(recording);
     });
-    assert!(had.load(Ordering::SeqCst));
+    assert!(locked.load(Ordering::SeqCst));
 }
 
 #[test]
-fn a_panic_ends_its_recording() {
+fn a_panic_ends_the_recording_of_its_thread() {
     let device = open().unwrap();
     let recorded = catch_unwind(AssertUnwindSafe(|| {
         let _recording = Recording::begin(&device).unwrap();
-        panic!("of the one who records");
+        panic!("while recording");
     }));
     assert!(recorded.is_err());
-    assert_eq!((log().alive, log().records), (1, false), "the device alone is left");
+    assert_eq!((log().alive, log().is_recording), (1, false), "only the device is alive");
 }
 
 #[test]
-fn a_device_that_multiplies_wrongly_is_refused() {
-    let options = DeviceOptions { smoke: true, ..OPTIONS };
+fn a_device_that_computes_a_wrong_product_is_refused() {
+    let options = DeviceOptions { smoke_test: true, ..OPTIONS };
     let Err(error) = Device::open(library(), options) else { panic!("nothing was computed") };
     let message = error.to_string();
     assert!(message.contains("tt-setup") && message.contains("expected"), "{message}");
@@ -186,13 +182,13 @@ fn a_shim_for_another_host_library_is_refused() {
         assert!(message.contains(found) && message.contains("ttnn-0.76.0"), "{message}");
         assert!(message.contains("tt-setup"), "{message}");
     }
-    assert!(log().calls.is_empty(), "it is not called");
+    assert!(log().calls.is_empty(), "nothing of it is called");
 }
 
 #[test]
-fn a_transfer_moves_the_rows_of_tiles_that_it_touches() {
+fn a_transfer_moves_only_the_rows_of_tiles_that_it_touches() {
     let device = open().unwrap();
-    let a = Matrix::of(&device, TileFormat::Bf16, &[2.0; 100 * 40], 40).unwrap();
+    let a = Matrix::from_values(&device, TileFormat::Bf16, &[2.0; 100 * 40], 40).unwrap();
     let row_of_tiles = 2 * TileFormat::Bf16.bytes() as u64;
     let moved = |act: &dyn Fn()| {
         let before = log().moved;
@@ -202,9 +198,9 @@ fn a_transfer_moves_the_rows_of_tiles_that_it_touches() {
     assert_eq!(moved(&|| drop(a.read_rows(33..34).unwrap())), 1);
     assert_eq!(moved(&|| drop(a.read_rows(31..65).unwrap())), 3);
     assert_eq!(moved(&|| a.write_rows(32, &[3.0; 32 * 40]).unwrap()), 1, "whole tiles");
-    // What stands beside in the tiles is read before.
+    // The other rows of the tiles are read first.
     assert_eq!(moved(&|| a.write_rows(33, &[4.0; 40]).unwrap()), 2);
-    assert_eq!(moved(&|| a.write_rows(96, &[5.0; 4 * 40]).unwrap()), 1, "the last ones");
+    assert_eq!(moved(&|| a.write_rows(96, &[5.0; 4 * 40]).unwrap()), 1, "the last rows");
     let rows = a.read().unwrap();
     let firsts: Vec<f32> = [31, 32, 33, 34, 63, 64, 95, 96, 99].map(|row| rows[row * 40]).into();
     assert_eq!(firsts, [2.0, 3.0, 4.0, 3.0, 3.0, 2.0, 2.0, 5.0, 5.0]);

@@ -1,13 +1,12 @@
-//! Operations value by value.
+//! Elementwise operations.
 
-use super::{OUT, compute, pages, reader, writer};
+use super::parts::{OUT, compute, reader, tile_buffer, tile_writer};
 use crate::cores::Cores;
 use crate::matrix::Matrix;
-use crate::program::{Arg, Kernel, Plan, Shape};
+use crate::plan::{Arg, Kernel, Plan, ProgramSpec};
 
 const READER: &str = kernel!("elementwise/reader.cpp");
 const COMPUTE: &str = kernel!("pack.h", "elementwise/compute.cpp");
-const WRITER: &str = kernel!("elementwise/writer.cpp");
 
 /// An operation of two matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,38 +24,35 @@ pub enum Binary {
 pub enum Unary {
     /// `a · factor`.
     Scale(f32),
-    /// `cap · tanh(a · scale / cap)`.
-    Cap {
-        /// Factor on the values.
+    /// `softcap · tanh(a · scale / softcap)`.
+    Softcap {
+        /// Factor of the values.
         scale: f32,
-        /// What no value passes.
-        cap: f32,
+        /// Bound of the results.
+        softcap: f32,
     },
 }
 
 /// `out = operation(a, b)`.
 pub fn binary(operation: Binary, a: &Matrix, b: &Matrix, out: &Matrix, cores: Cores) -> Plan {
-    assert_eq!(a.shape(), b.shape(), "both have one shape");
+    assert_eq!(a.shape(), b.shape(), "operands of the same shape");
     let name = match operation {
         Binary::Add => "MUSE_ADD",
         Binary::Gate => "MUSE_GATE",
         Binary::SiluMul => "MUSE_SILU_MUL",
     };
-    plan(a, Some(b), out, vec![name, "MUSE_BINARY"], [Arg::Number(0); 2], cores)
+    plan(a, Some(b), out, vec![name, "MUSE_BINARY"], [Arg::U32(0); 2], cores)
 }
 
 /// `out = operation(a)`.
 pub fn unary(operation: Unary, a: &Matrix, out: &Matrix, cores: Cores) -> Plan {
-    let (name, numbers) = match operation {
-        Unary::Scale(factor) => ("MUSE_SCALE", [Arg::Real(factor), Arg::Number(0)]),
-        Unary::Cap { scale, cap } => ("MUSE_CAP", [Arg::Real(scale / cap), Arg::Real(cap)]),
+    let (name, constants) = match operation {
+        Unary::Scale(factor) => ("MUSE_SCALE", [Arg::F32(factor), Arg::U32(0)]),
+        Unary::Softcap { scale, softcap } => {
+            ("MUSE_SOFTCAP", [Arg::F32(scale / softcap), Arg::F32(softcap)])
+        }
     };
-    plan(a, None, out, vec![name], numbers, cores)
-}
-
-/// Writes a run of tiles: where to, the first one, how many.
-pub(super) fn run_writer() -> Kernel {
-    writer(WRITER, Vec::new(), 1)
+    plan(a, None, out, vec![name], constants, cores)
 }
 
 fn plan(
@@ -64,26 +60,26 @@ fn plan(
     b: Option<&Matrix>,
     out: &Matrix,
     defines: Vec<&'static str>,
-    numbers: [Arg; 2],
+    constants: [Arg; 2],
     cores: Cores,
 ) -> Plan {
-    assert_eq!(a.shape(), out.shape(), "the result has the shape of what it is made from");
+    assert_eq!(a.shape(), out.shape(), "the result has the shape of the operands");
     let (down, across) = a.tile_shape();
     let cores = cores.for_work(down * across);
-    let mut buffers = vec![pages(0, a.format(), 2), pages(OUT, out.format(), 2)];
-    buffers.extend(b.map(|b| pages(1, b.format(), 2)));
+    let mut buffers = vec![tile_buffer(0, a.format(), 2), tile_buffer(OUT, out.format(), 2)];
+    buffers.extend(b.map(|b| tile_buffer(1, b.format(), 2)));
     let inputs = 1 + usize::from(b.is_some());
     let reader = Kernel { defines: defines.clone(), ..reader(READER, Vec::new(), inputs) };
-    let kernels = vec![reader, compute(COMPUTE, Vec::new(), defines), run_writer()];
+    let kernels = vec![reader, compute(COMPUTE, Vec::new(), defines), tile_writer()];
     let at = Arg::address;
     let from: Vec<Arg> = [Some(a), b].into_iter().flatten().map(|m| at(&m.buffer)).collect();
     let to = at(&out.buffer);
     let mut args = vec![Vec::new(); 3];
     for (core, first, count) in cores.split(down * across) {
-        let (first, count) = (Arg::Number(first), Arg::Number(count));
+        let (first, count) = (Arg::U32(first), Arg::U32(count));
         args[0].push((core, [&from[..], &[first, count]].concat()));
-        args[1].push((core, vec![count, numbers[0], numbers[1]]));
+        args[1].push((core, vec![count, constants[0], constants[1]]));
         args[2].push((core, vec![to, first, count]));
     }
-    Plan { shape: Shape { cores, buffers, kernels, semaphores: 0 }, args }
+    Plan { spec: ProgramSpec { cores, buffers, kernels, semaphores: 0 }, args }
 }

@@ -1,5 +1,5 @@
-//! `tt-setup DIR [--check]`: installs Tenstorrent's parts into a folder, or says what is missing.
-//! Ends with `SKIPPED` when the machine cannot have them.
+//! `tt-setup DIR [--check]`: installs Tenstorrent's packages into a folder, or lists what is
+//! missing. Exits with `SKIPPED` when they cannot be installed on this machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,8 +29,8 @@ fn main() -> anyhow::Result<ExitCode> {
             Err(error) => Err(error),
         };
     }
-    let lacks = setup::check(&folder);
-    lacks.iter().for_each(|lack| println!("tt-setup: {lack}"));
-    println!("tt-setup: {} missing", lacks.len());
-    Ok(if lacks.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let missing = setup::check(&folder);
+    missing.iter().for_each(|line| println!("tt-setup: {line}"));
+    println!("tt-setup: {} missing", missing.len());
+    Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

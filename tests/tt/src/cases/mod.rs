@@ -1,20 +1,20 @@
-//! The cases: every kernel in every configuration, and what it must come to. What is wanted is
-//! computed by the CPU backend from the values that the device was given.
+//! The cases: every kernel in every configuration, compared with the CPU backend on the values that
+//! the device was given.
 
+mod argmax;
 mod attend;
-mod cache;
+mod cost;
 mod drafter;
-mod heads;
+mod head_ops;
 mod matmul;
 mod model;
 mod outcome;
-mod price;
-mod rows;
-mod sample;
+mod row_ops;
 mod sequence;
 mod suite;
 mod trace;
 mod transfer;
+mod write_kv;
 
 use muse_core::Result;
 use muse_core::contract::{Backend, WeightView};
@@ -23,76 +23,78 @@ use muse_core::quant::tile::{SIDE, TileFormat};
 use muse_cpu::{Buf, Cpu, CpuOptions};
 use muse_tt::{Cores, Device, Matrix, Programs};
 
+use cost::TILE_PRODUCT;
+pub use cost::{CostKind, CostReport, ExpectedCost};
 pub use outcome::Outcome;
-use price::TILE_PRODUCT;
-pub use price::{Due, Kind, Price};
 
-use crate::lane::Needs;
+use crate::lane::Requirement;
 
-type Run = Box<dyn Fn(&mut Bench) -> Result<Outcome>>;
+type Run = Box<dyn Fn(&mut Harness) -> Result<Outcome>>;
 
 /// A kernel in a configuration.
 pub struct Case {
     /// Operation, size and cores.
     pub name: String,
-    /// Whether it is one of those that CI runs in a slow simulator.
+    /// Whether CI runs it in a slow simulator.
     pub quick: bool,
-    /// What it needs of its lane.
-    pub needs: Needs,
-    /// Whether it says what it should cost. Those that run programs of others several times do not.
-    pub counts: bool,
+    /// What its lane must be able to do.
+    pub requirement: Requirement,
+    /// Whether it has an expected cost. Cases that run the programs of other cases several times
+    /// have none.
+    pub has_cost: bool,
     run: Run,
 }
 
-/// What a case runs on.
-pub struct Bench {
+/// The device and the reference of a case.
+pub struct Harness {
     programs: Programs,
     cpu: Cpu,
-    /// What the case should cost.
-    due: Due,
+    /// The expected cost of the case.
+    expected: ExpectedCost,
 }
 
 impl Case {
-    /// Runs it on a device, and counts what it costs when asked to.
+    /// Runs it on a device, and measures its cost if `count` is set.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn run(&self, device: &Device, count: bool) -> Result<(Outcome, Option<Price>)> {
+    pub fn run(&self, device: &Device, count: bool) -> Result<(Outcome, Option<CostReport>)> {
         let cpu = cpu()?;
-        let programs = if count { Programs::counting(device)? } else { Programs::new(device) };
-        let mut bench = Bench { programs, cpu, due: Due::default() };
-        let outcome = (self.run)(&mut bench)?;
-        let (cost, due) = (bench.programs.cost()?, bench.due);
-        Ok((outcome, cost.map(|cost| Price { cost, due })))
+        let programs =
+            if count { Programs::with_cost_counter(device)? } else { Programs::new(device) };
+        let mut harness = Harness { programs, cpu, expected: ExpectedCost::default() };
+        let outcome = (self.run)(&mut harness)?;
+        let (cost, expected) = (harness.programs.cost()?, harness.expected);
+        Ok((outcome, cost.map(|cost| CostReport { cost, expected })))
     }
 
-    /// The same, not saying what it should cost.
-    fn uncounted(self) -> Self {
-        Self { counts: false, ..self }
+    /// The same without an expected cost.
+    fn without_cost(self) -> Self {
+        Self { has_cost: false, ..self }
     }
 }
 
-/// What everything is compared with.
+/// The reference.
 fn cpu() -> Result<Cpu> {
     Ok(Cpu::new(CpuOptions { threads: Some(1) })?.exact())
 }
 
-/// What lies where something may be written, or may not.
+/// Fills buffers before a case writes to them, so that missing and excess writes show.
 const CANARY: f32 = -77.0;
 
-/// Which cores a case runs on: one, a row, or all that there are.
+/// The cores that a case uses: one, a row, or the whole grid.
 #[derive(Clone, Copy, Debug)]
-enum On {
+enum CoreSet {
     One,
     Row,
     Grid,
 }
 
-impl On {
+impl CoreSet {
     const ALL: [Self; 3] = [Self::One, Self::Row, Self::Grid];
 
-    fn cores(self, bench: &Bench) -> Cores {
-        let (columns, rows) = bench.programs.device().grid();
+    fn cores(self, harness: &Harness) -> Cores {
+        let (columns, rows) = harness.programs.device().grid();
         match self {
             Self::One => Cores::grid(1, 1),
             Self::Row => Cores::grid(columns, 1),
@@ -100,46 +102,47 @@ impl On {
         }
     }
 
-    /// How many of them have something to do when there are so many units of work.
-    fn busy(self, bench: &Bench, units: usize) -> u64 {
-        u64::from(self.cores(bench).count()).min(units as u64)
+    /// How many of them are busy with `units` units of work.
+    fn busy(self, harness: &Harness, units: usize) -> u64 {
+        u64::from(self.cores(harness).count()).min(units as u64)
     }
 }
 
 /// All cases.
 pub fn all() -> Vec<Case> {
-    let alone =
+    let single =
         || model::cases().chain(drafter::cases()).chain(suite::cases()).chain(transfer::cases());
-    let kinds = |on| {
-        let heads = heads::cases(on).chain(cache::cases(on)).chain(attend::cases(on));
-        rows::cases(on)
-            .chain(matmul::cases(on))
-            .chain(heads)
-            .chain(sample::cases(on))
-            .chain(trace::cases(on))
+    let kinds = |core_set| {
+        let sequences = write_kv::cases(core_set).chain(attend::cases(core_set));
+        row_ops::cases(core_set)
+            .chain(matmul::cases(core_set))
+            .chain(head_ops::cases(core_set))
+            .chain(sequences)
+            .chain(argmax::cases(core_set))
+            .chain(trace::cases(core_set))
     };
-    On::ALL.into_iter().flat_map(kinds).chain(alone()).collect()
+    CoreSet::ALL.into_iter().flat_map(kinds).chain(single()).collect()
 }
 
 fn case(
     name: &str,
     rows: usize,
     cols: usize,
-    on: On,
+    core_set: CoreSet,
     quick: bool,
-    needs: Needs,
-    run: impl Fn(&mut Bench) -> Result<Outcome> + 'static,
+    requirement: Requirement,
+    run: impl Fn(&mut Harness) -> Result<Outcome> + 'static,
 ) -> Case {
-    let on = format!("{on:?}").to_lowercase();
-    let name = format!("{name}/{rows}x{cols}/{on}");
-    Case { name, quick, needs, counts: true, run: Box::new(run) }
+    let core_set = format!("{core_set:?}").to_lowercase();
+    let name = format!("{name}/{rows}x{cols}/{core_set}");
+    Case { name, quick, requirement, has_cost: true, run: Box::new(run) }
 }
 
-/// Values as a model has them, the same every time, in BF16.
+/// Deterministic values, about normally distributed, rounded to BF16.
 fn values(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     let mut next = || {
-        // Xorshift: good enough to have no pattern that a wrong layout could hide in.
+        // Xorshift has no pattern that could hide a wrong layout.
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
@@ -149,24 +152,28 @@ fn values(count: usize, seed: u32) -> Vec<f32> {
     normal.map(|x| half::bf16::from_f32(x).to_f32()).collect()
 }
 
-/// Tiles that so many rows and columns fill, also in part.
+/// Tiles of a matrix, padding included.
 fn tiles(rows: usize, cols: usize) -> usize {
     rows.div_ceil(SIDE) * cols.div_ceil(SIDE)
 }
 
-impl Bench {
-    /// So many units of work, for which each core reads the numbers that say what to do.
-    fn numbers_due(&mut self, bytes: u64, units: usize, on: On) {
-        self.due.cores = on.busy(self, units);
-        self.due.beyond(Kind::Read, (self.due.cores - 1) * bytes, "numbers for each core");
+impl Harness {
+    /// Expects `units` units of work, for which each core reads `bytes` of indices.
+    fn expect_indices(&mut self, bytes: u64, units: usize, core_set: CoreSet) {
+        self.expected.cores = core_set.busy(self, units);
+        self.expected.overhead(
+            CostKind::Read,
+            (self.expected.cores - 1) * bytes,
+            "indices for each core",
+        );
     }
 
     fn on_device(&self, values: &[f32], cols: usize) -> Result<Matrix> {
-        Matrix::of(self.programs.device(), TileFormat::Bf16, values, cols)
+        Matrix::from_values(self.programs.device(), TileFormat::Bf16, values, cols)
     }
 
+    /// A matrix of canaries.
     fn fresh(&self, rows: usize, cols: usize) -> Result<Matrix> {
-        // Not zeros, so that what is not written shows.
         self.on_device(&vec![CANARY; rows * cols], cols)
     }
 

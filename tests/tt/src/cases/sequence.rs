@@ -1,59 +1,61 @@
-//! Sequences over scattered pages, some of whose rows run.
+//! Sequences with scattered KV blocks, some of whose tokens are in the batch.
 
 use muse_core::contract::{BlockTable, KV_BLOCK_SIZE, SeqSlice};
 
-/// Pages of a sequence and the rows of it that run.
+/// The KV blocks of a sequence, and which of its tokens are in the batch.
 pub(super) struct Sequence {
-    pages: Vec<u32>,
+    blocks: Vec<u32>,
     start: u32,
-    rows: usize,
+    len: usize,
 }
 
 impl Sequence {
-    /// Sequences of which `(first position, rows)` run; their pages are taken in turn, from the last
-    /// one down.
-    pub(super) fn all(runs: &[(u32, usize)], pages: usize) -> Vec<Self> {
-        let ends = runs.iter().map(|(start, rows)| *start as usize + rows);
-        let mut wanted: Vec<usize> = ends.map(|end| end.div_ceil(KV_BLOCK_SIZE)).collect();
-        let mut taken = vec![Vec::new(); runs.len()];
-        let mut free = (0..pages as u32).rev();
-        while wanted.iter().any(|wanted| *wanted > 0) {
-            for (wanted, taken) in wanted.iter_mut().zip(&mut taken) {
-                if *wanted > 0 {
-                    taken.push(free.next().expect("enough pages for the case"));
-                    *wanted -= 1;
+    /// A sequence for each `(first position, tokens)`. KV blocks are assigned in turn, from the
+    /// last of `blocks` down.
+    pub(super) fn all(runs: &[(u32, usize)], blocks: usize) -> Vec<Self> {
+        let ends = runs.iter().map(|(start, len)| *start as usize + len);
+        let mut missing: Vec<usize> = ends.map(|end| end.div_ceil(KV_BLOCK_SIZE)).collect();
+        let mut assigned = vec![Vec::new(); runs.len()];
+        let mut free = (0..blocks as u32).rev();
+        while missing.iter().any(|missing| *missing > 0) {
+            for (missing, assigned) in missing.iter_mut().zip(&mut assigned) {
+                if *missing > 0 {
+                    assigned.push(free.next().expect("enough KV blocks for the case"));
+                    *missing -= 1;
                 }
             }
         }
-        let runs = runs.iter().zip(taken);
-        runs.map(|((start, rows), pages)| Self { pages, start: *start, rows: *rows }).collect()
+        let runs = runs.iter().zip(assigned);
+        runs.map(|((start, len), blocks)| Self { blocks, start: *start, len: *len }).collect()
     }
 
-    /// One that has all pages in order, and all of whose rows run.
-    pub(super) fn of_all(pages: usize) -> Self {
-        Self { pages: (0..pages as u32).collect(), start: 0, rows: pages * KV_BLOCK_SIZE }
+    /// A sequence that has all KV blocks in order, with all of its tokens in the batch.
+    pub(super) fn of_all(blocks: usize) -> Self {
+        Self { blocks: (0..blocks as u32).collect(), start: 0, len: blocks * KV_BLOCK_SIZE }
     }
 
-    /// Page and row in it of each of its positions up to the last that runs.
+    /// The slots of all positions up to the last one in the batch.
     pub(super) fn slots(&self) -> impl Iterator<Item = usize> {
-        let end = self.start as usize + self.rows;
-        (0..end)
-            .map(|at| self.pages[at / KV_BLOCK_SIZE] as usize * KV_BLOCK_SIZE + at % KV_BLOCK_SIZE)
+        let slot = |position: usize| {
+            let block = self.blocks[position / KV_BLOCK_SIZE] as usize;
+            block * KV_BLOCK_SIZE + position % KV_BLOCK_SIZE
+        };
+        (0..self.start as usize + self.len).map(slot)
     }
 
-    /// Its pages.
-    pub(super) fn pages(&self) -> &[u32] {
-        &self.pages
+    /// Its KV blocks.
+    pub(super) fn blocks(&self) -> &[u32] {
+        &self.blocks
     }
 
-    /// Where its rows live; pages of both groups are the same.
+    /// Its part of the batch. Both groups have the same KV blocks.
     pub(super) fn slice(&self) -> SeqSlice<'_> {
-        let pages = BlockTable { full: &self.pages, window: &self.pages, window_base: 0 };
-        SeqSlice { start: self.start, len: self.rows, blocks: pages }
+        let blocks = BlockTable { full: &self.blocks, window: &self.blocks, window_base: 0 };
+        SeqSlice { start: self.start, len: self.len, blocks }
     }
 }
 
-/// Where the rows of all of them live.
+/// The batch of the sequences.
 pub(super) fn slices(sequences: &[Sequence]) -> Vec<SeqSlice<'_>> {
     sequences.iter().map(Sequence::slice).collect()
 }

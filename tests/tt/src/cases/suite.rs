@@ -1,4 +1,4 @@
-//! The suite that every backend passes, on the device's.
+//! The contract suite of backends on the backend of the device.
 
 use muse_core::Result;
 use muse_core::contract::KvType;
@@ -6,33 +6,33 @@ use muse_core::quant::tile::SIDE;
 use muse_testkit::suite::backend::{self, Subject, Test};
 use muse_tt::{DeviceOptions, Tt, TtOptions};
 
-use super::{Bench, Case, Outcome};
-use crate::lane::Needs;
+use super::{Case, Harness, Outcome};
+use crate::lane::Requirement;
 
-/// Half a bit of BF16, for the result and for what it is made of.
+/// Half a step of BF16 for the result and for its operands.
 const TOLERANCE: f64 = 4.0 / 512.0;
-/// A simulator takes minutes to be given the table of all 131,072.
+/// Fewer than the 131,072 of the model, whose rope table takes a simulator minutes to receive.
 const POSITIONS: u32 = 8_192;
-/// Half a second each, and there are four such walks.
+/// A step takes half a second, and the suite makes four walks.
 const WALK: usize = 70;
 
-/// A case a test, on all cores: a backend uses what there is.
+/// One case per test of the suite, on all cores.
 pub(super) fn cases() -> impl Iterator<Item = Case> {
     backend::all::<Tt>().into_iter().map(|(name, test)| Case {
         name: format!("suite/{name}"),
         quick: false,
-        needs: Needs::Backend,
-        counts: false,
-        run: Box::new(move |bench| bench.suite(test)),
+        requirement: Requirement::Backend,
+        has_cost: false,
+        run: Box::new(move |harness| harness.suite(test)),
     })
 }
 
-impl Bench {
-    /// A test that fails panics, and its process with it.
+impl Harness {
+    /// A test that fails panics, which ends the process of the case.
     fn suite(&mut self, test: Test<Tt>) -> Result<Outcome> {
         let options = TtOptions {
             device: DeviceOptions::default(),
-            mix: None,
+            bfp_policy: None,
             positions: POSITIONS as usize,
         };
         let tt = Tt::on(self.programs.device(), options);

@@ -1,19 +1,19 @@
 //! Installs Tenstorrent's host library, compiler and a simulator from the package registry, or
-//! finds those of the machine. Every step leaves its result under its name only when it is whole,
-//! so a run that was interrupted is repeated by running again.
+//! finds an installed host library. Every step gives its result its final name when it is complete,
+//! so that an interrupted installation can be continued.
 
-mod needs;
-mod parts;
+mod packages;
+mod prerequisites;
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
 use anyhow::{Context, Result, bail};
 
-pub use needs::{Need, missing};
-use parts::Found;
+use packages::HostLibrary;
+pub use prerequisites::{Prerequisite, missing};
 
-/// The machine cannot have the parts: it lacks something, or no registry gives them.
+/// The packages cannot be installed: the machine lacks something, or no registry answers.
 #[derive(Debug)]
 pub struct Unavailable(String);
 
@@ -25,17 +25,18 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// What the compiler and the programs must know of the parts, in [`Environment::FILE`].
+/// Where the installed packages are, for the build script and the programs, in
+/// [`Environment::FILE`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     values: Vec<(String, String)>,
 }
 
 impl Environment {
-    /// Name of the file in the folder of the parts. A shell can read it too.
+    /// The name of the file in the folder of the packages. A shell can read it too.
     pub const FILE: &str = "muse-tt.env";
 
-    /// Reads what `tt-setup` wrote into `folder`.
+    /// Reads the file that `tt-setup` wrote into `folder`.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(Self::FILE);
         let text = fs::read_to_string(&path).with_context(|| {
@@ -50,7 +51,7 @@ impl Environment {
         self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The values that Tenstorrent's host library itself reads.
+    /// The environment variables of Tenstorrent's host library and of the simulator.
     pub fn of_metal(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.values.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         all.filter(|(name, _)| !name.starts_with("MUSE_"))
@@ -69,87 +70,86 @@ impl Environment {
     }
 }
 
-/// Installs what is not there yet into `folder` and writes the environment file.
+/// Installs what is missing into `folder` and writes the environment file.
 ///
 /// # Errors
-/// [`Unavailable`] names everything that the machine lacks, and the command that installs it, or
-/// the download that failed. A file that is not the one expected is a fault like any other.
+/// [`Unavailable`] names everything that the machine lacks, and the command that installs
+/// it, or the download that failed. A file with an unexpected hash is another kind of error.
 pub fn install(folder: &Path) -> Result<Environment> {
     let absent = missing();
     if !absent.is_empty() {
-        return Err(Unavailable(needs::advice(&absent)).into());
+        return Err(Unavailable(prerequisites::advice(&absent)).into());
     }
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let folder = folder.canonicalize()?;
     if folder.to_string_lossy().contains([' ', ':', '=']) {
         bail!("{}: choose a folder without blanks, `:` and `=` in its name", folder.display());
     }
-    let own = parts::own();
-    let found = match &own {
-        Some(found) => {
-            println!("tt-setup: using Tenstorrent's own packages in {}", found.root.display());
-            found.clone()
+    let library = match packages::installed() {
+        Some(library) => {
+            println!("tt-setup: using Tenstorrent's own packages in {}", library.root.display());
+            library
         }
-        None => parts::install(&folder)?,
+        None => packages::install(&folder)?,
     };
-    let python = parts::simulator(&folder)?;
-    let environment = environment(&folder, &found, &python)?;
+    let python = packages::simulator(&folder)?;
+    let environment = environment(&folder, &library, &python)?;
     environment.write(&folder)?;
     println!("tt-setup: {}", folder.join(Environment::FILE).display());
     Ok(environment)
 }
 
-/// What `folder` and the machine lack, one line each; nothing when all is there.
+/// What is missing in `folder` and on the machine, one line each.
 pub fn check(folder: &Path) -> Vec<String> {
-    let mut lacks: Vec<String> = missing().iter().map(Need::to_string).collect();
+    let mut lines: Vec<String> = missing().iter().map(Prerequisite::to_string).collect();
     let advice =
         |what: String| format!("{what} is absent: run `cargo xtask tt-setup {}`", folder.display());
     match Environment::read(folder) {
         Ok(environment) => {
             let paths = environment.values.iter().filter(|(name, _)| name != "MUSE_TT_LIBRARY");
-            let slices =
+            let paths =
                 paths.flat_map(|(_, value)| value.split(':')).filter(|v| v.starts_with('/'));
-            lacks.extend(slices.filter(|p| !Path::new(p).exists()).map(|p| advice(p.to_owned())));
+            lines.extend(paths.filter(|p| !Path::new(p).exists()).map(|p| advice(p.to_owned())));
             let python = environment.value("WOLFPINE_PYTHON").unwrap_or_default();
-            let packages = parts::simulator_lacks(Path::new(python)).into_iter();
-            lacks.extend(packages.map(|package| advice(format!("the simulator's {package}"))));
+            let missing = packages::missing_of_simulator(Path::new(python)).into_iter();
+            lines.extend(missing.map(|package| advice(format!("the simulator's {package}"))));
         }
-        Err(_) => lacks.push(advice(folder.join(Environment::FILE).display().to_string())),
+        Err(_) => lines.push(advice(folder.join(Environment::FILE).display().to_string())),
     }
-    lacks
+    lines
 }
 
-fn environment(folder: &Path, found: &Found, python: &Path) -> Result<Environment> {
+fn environment(folder: &Path, library: &HostLibrary, python: &Path) -> Result<Environment> {
     let mut environment = Environment::default();
-    environment.set("TT_METAL_RUNTIME_ROOT", &found.root);
-    environment.set("TT_METAL_CACHE", made(folder.join("cache")));
-    environment.set("TT_METAL_LOGS_PATH", made(folder.join("logs")));
+    environment.set("TT_METAL_RUNTIME_ROOT", &library.root);
+    environment.set("TT_METAL_CACHE", created(folder.join("cache")));
+    environment.set("TT_METAL_LOGS_PATH", created(folder.join("logs")));
     environment.set("TT_METAL_LOGGER_LEVEL", "ERROR");
-    // It would listen on a port and write into the current folder.
+    // The inspector would listen on a port and write into the current folder.
     environment.set("TT_METAL_INSPECTOR", "0");
     environment.set("WOLFPINE_PYTHON", python);
-    environment.set("MUSE_TT_LIBRARY", &found.version);
-    environment.set("MUSE_TT_HEADERS", &found.headers);
-    let libraries: Vec<_> = found.libraries.iter().map(|path| path.to_string_lossy()).collect();
+    environment.set("MUSE_TT_LIBRARY", &library.version);
+    environment.set("MUSE_TT_HEADERS", &library.headers);
+    let libraries: Vec<_> = library.libraries.iter().map(|path| path.to_string_lossy()).collect();
     environment.set("MUSE_TT_LIBRARIES", libraries.join(":"));
-    if let Some(mock) = &found.mock {
+    if let Some(mock) = &library.mock {
         environment.set("MUSE_TT_MOCK", mock);
     }
-    let simulator = parts::simulator_folder(python).with_context(|| {
+    let simulator = packages::simulator_folder(python).with_context(|| {
         format!(
-            "{} has no simulator after its installation; expected {}: its package is laid out \
-             otherwise than the one that was tried",
+            "{} has no simulator after its installation; expected {}: the layout of its package \
+             differs from the tested version",
             python.display(),
-            parts::SIMULATOR
+            packages::SIMULATOR
         )
     })?;
     environment.set("MUSE_TT_WOLFPINE", simulator);
     Ok(environment)
 }
 
-/// Makes a folder that may stay empty.
-fn made(folder: PathBuf) -> PathBuf {
-    // Whoever writes into it says what is wrong.
+/// Creates a folder that may stay empty.
+fn created(folder: PathBuf) -> PathBuf {
+    // An error is reported by the program that writes into it.
     let _ = fs::create_dir_all(&folder);
     folder
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_is_what_was_written() {
+    fn the_environment_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let mut written = Environment::default();
         written.set("TT_METAL_CACHE", "/a/cache");
@@ -172,10 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn a_simulator_that_is_not_where_it_should_be_is_an_error() {
+    fn a_missing_simulator_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        let found = Found {
+        let library = HostLibrary {
             root: at.to_owned(),
             version: "local".to_owned(),
             headers: at.to_owned(),
@@ -183,29 +183,29 @@ mod tests {
             mock: None,
         };
         let python = at.join("python/bin/python");
-        let error = environment(at, &found, &python).unwrap_err().to_string();
+        let error = environment(at, &library, &python).unwrap_err().to_string();
         assert!(error.contains("sim/blackhole/run.sh"), "{error}");
-        let packages = at.join("python/lib/python3.12/site-packages");
-        let run = packages.join(parts::SIMULATOR);
+        let site_packages = at.join("python/lib/python3.12/site-packages");
+        let run = site_packages.join(packages::SIMULATOR);
         fs::create_dir_all(run.parent().unwrap()).unwrap();
         fs::write(run, "").unwrap();
-        let environment = environment(at, &found, &python).unwrap();
-        let simulator = packages.join("framework/sim/blackhole");
+        let environment = environment(at, &library, &python).unwrap();
+        let simulator = site_packages.join("framework/sim/blackhole");
         assert_eq!(environment.value("MUSE_TT_WOLFPINE"), simulator.to_str());
     }
 
     #[test]
-    fn a_folder_without_parts_is_told_how_to_get_them() {
+    fn check_lists_what_is_missing_and_how_to_install_it() {
         let folder = tempfile::tempdir().unwrap();
-        let lacks = check(folder.path());
-        let last = lacks.last().unwrap();
+        let lines = check(folder.path());
+        let last = lines.last().unwrap();
         assert!(last.contains("cargo xtask tt-setup"), "{last}");
         let mut gone = Environment::default();
         gone.set("MUSE_TT_HEADERS", folder.path().join("gone"));
         gone.write(folder.path()).unwrap();
-        let lacks = check(folder.path());
-        assert!(lacks.iter().any(|lack| lack.contains("gone is absent")), "{lacks:?}");
+        let lines = check(folder.path());
+        assert!(lines.iter().any(|line| line.contains("gone is absent")), "{lines:?}");
         let package = "the simulator's numpy==";
-        assert!(lacks.iter().any(|lack| lack.starts_with(package)), "{lacks:?}");
+        assert!(lines.iter().any(|line| line.starts_with(package)), "{lines:?}");
     }
 }

@@ -1,3 +1,3 @@
-// Stand-in: fmt 11 splits what fmt 9 has in one header.
+// Stand-in for a header of fmt 11: fmt 9 has the same in format.h.
 #pragma once
 #include <fmt/format.h>

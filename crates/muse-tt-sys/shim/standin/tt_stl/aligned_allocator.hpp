@@ -1,4 +1,4 @@
-// Stand-in: allocates at multiples of an alignment.
+// Stand-in for a header that no package has: an allocator with an alignment.
 #pragma once
 #include <cstddef>
 #include <new>

@@ -1,3 +1,3 @@
-// Stand-in: how the library prints its types is not used here.
+// Stand-in for a header that no package has: the formatters of the library are not used here.
 #pragma once
 #include <fmt/base.h>

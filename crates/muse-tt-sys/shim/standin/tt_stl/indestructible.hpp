@@ -1,4 +1,5 @@
-// Stand-in: the name alone; nothing that the shim includes makes one.
+// Stand-in for a header that no package has: a declaration; no included header creates such an
+// object.
 #pragma once
 
 namespace ttsl {

@@ -1,4 +1,4 @@
-// Stand-in: a reference or none, as large as a pointer.
+// Stand-in for a header that no package has: an optional reference, as large as a pointer.
 #pragma once
 #include <optional>
 

@@ -1,4 +1,4 @@
-// Stand-in: several lambdas as one visitor.
+// Stand-in for a header that no package has: several lambdas as one visitor.
 #pragma once
 
 namespace ttsl {

@@ -1,5 +1,5 @@
-// Stand-in: a vector whose first elements lie inside it. The library's layout: where the elements
-// are, how many, how many fit, then room for the first ones.
+// Stand-in for a header that no package has: a vector with inline storage, in the layout of the
+// library: pointer to the elements, size, capacity, inline storage.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -19,7 +19,7 @@ public:
     using iterator = T*;
     using const_iterator = const T*;
 
-    SmallVector() noexcept : data_(room()) {}
+    SmallVector() noexcept : data_(inline_storage()) {}
     explicit SmallVector(std::size_t count, const T& value = T()) : SmallVector() {
         reserve(count);
         while (size_ < count) push_back(value);
@@ -58,7 +58,7 @@ public:
     template <class... Args>
     T& emplace_back(Args&&... args) {
         if (size_ == capacity_) {
-            // The argument may lie in what is about to move.
+            // The argument may be an element of this vector.
             T value(std::forward<Args>(args)...);
             reserve(2 * std::size_t{capacity_});
             return *std::construct_at(data_ + size_++, std::move(value));
@@ -85,16 +85,16 @@ public:
     }
 
 private:
-    T* room() noexcept { return reinterpret_cast<T*>(inline_); }
+    T* inline_storage() noexcept { return reinterpret_cast<T*>(inline_); }
     void release() {
         clear();
-        if (data_ != room()) std::free(data_);
-        data_ = room();
+        if (data_ != inline_storage()) std::free(data_);
+        data_ = inline_storage();
         capacity_ = Inline;
     }
     void take(SmallVector& other) {
-        if (other.data_ != other.room()) {
-            data_ = std::exchange(other.data_, other.room());
+        if (other.data_ != other.inline_storage()) {
+            data_ = std::exchange(other.data_, other.inline_storage());
             size_ = std::exchange(other.size_, 0);
             capacity_ = std::exchange(other.capacity_, static_cast<std::uint32_t>(Inline));
             return;

@@ -1,4 +1,4 @@
-// Stand-in: the library passes std::span.
+// Stand-in for a header that no package has: the library passes std::span.
 #pragma once
 #include <span>
 #include <vector>

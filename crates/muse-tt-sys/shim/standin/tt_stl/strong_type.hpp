@@ -1,4 +1,4 @@
-// Stand-in: a value that mixes with no other kind of value; as large as the value.
+// Stand-in for a header that no package has: a value with a type of its own, as large as the value.
 #pragma once
 #include <compare>
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Stand-in: the chips, numbered as the library's own bindings say.
+// Stand-in for a header that no package has: the architectures, numbered as in the library's
+// bindings.
 #pragma once
 
 namespace tt {

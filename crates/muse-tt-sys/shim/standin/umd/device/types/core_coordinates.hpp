@@ -1,4 +1,5 @@
-// Stand-in: the kinds of cores, in the order of the library's own bindings.
+// Stand-in for a header that no package has: the types of cores, numbered as in the library's
+// bindings.
 #pragma once
 #include <umd/device/types/xy_pair.hpp>
 

@@ -1,4 +1,4 @@
-// Stand-in: a place on the grid; two words of the machine.
+// Stand-in for a header that no package has: coordinates on the grid, two words of the machine.
 #pragma once
 #include <compare>
 #include <cstddef>

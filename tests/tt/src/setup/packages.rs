@@ -1,4 +1,4 @@
-//! The parts themselves: which packages, where what lies in them, and those of the machine.
+//! Tenstorrent's packages: which versions, what is where in them, and those that the machine has.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::Unavailable;
 
-/// A package by name, with what the file must hash to.
+/// A package, its file and the hash of the file.
 struct Wheel {
     name: &'static str,
     version: &'static str,
@@ -32,78 +32,78 @@ const PLUGIN: Wheel = Wheel {
     file: "jax_tt_plugin-0.1.0-py3-none-manylinux_2_34_x86_64.whl",
     sha256: "2a5eaa1536ffb811a08513127828ad652fc042ea7a69f68b1ddad46d234b8c7f",
 };
-/// A simulator of the chip and all that it needs, as pip reads it: with the hash of every file.
+/// The requirements file of the simulator and its dependencies, with the hash of every file.
 const WOLFPINE: &str = include_str!("wolfpine.txt");
 
-/// What starts the simulator, in a Python's folder of packages.
+/// The script that starts the simulator, in the site-packages of a Python.
 pub(super) const SIMULATOR: &str = "framework/sim/blackhole/run.sh";
 
-/// How a frame of zstd begins.
+/// The magic number of a zstd frame.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Where a header of tar says what it is.
+/// The magic number in the header of a tar archive.
 const USTAR: std::ops::Range<usize> = 257..262;
 
-/// Where the pieces of a host library are.
+/// Where a host library and its files are.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    /// What the library takes for its root at run time.
+pub(super) struct HostLibrary {
+    /// The root folder of the library at run time.
     pub(super) root: PathBuf,
     pub(super) version: String,
     /// The folder `tt_metal` of a source tree.
     pub(super) headers: PathBuf,
     pub(super) libraries: Vec<PathBuf>,
-    /// Describes a card that is not there.
+    /// The description of a device for the mock lane.
     pub(super) mock: Option<PathBuf>,
 }
 
-/// Downloads and unpacks what is not there yet.
-pub(super) fn install(folder: &Path) -> Result<Found> {
-    let library = once(&folder.join("ttnn"), |to| {
+/// Downloads and unpacks what is missing.
+pub(super) fn install(folder: &Path) -> Result<HostLibrary> {
+    let library = complete(&folder.join("ttnn"), |to| {
         let wheel = TTNN.download(folder)?;
         run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(to))
     })?;
-    let tree = once(&folder.join("metal"), |to| {
+    let tree = complete(&folder.join("metal"), |to| {
         println!(
             "tt-setup: {} {} declares no licence of its own (it holds Apache-2.0 headers and a \
              GPLv3 compiler); it is installed here and nothing of it is passed on",
             PLUGIN.name, PLUGIN.version
         );
         let wheel = PLUGIN.download(folder)?;
-        let unzipped = once(&folder.join("plugin"), |to| {
+        let unzipped = complete(&folder.join("plugin"), |to| {
             run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(to))
         })?;
         unpack_tree(&unzipped.join("jax_plugins/libtt/libtt.so"), to)?;
-        // A third of a gigabyte that has served.
+        // A third of a gigabyte that is no longer needed.
         Ok(fs::remove_dir_all(unzipped)?)
     })?;
     let root = library.join("ttnn");
     let link = root.join("runtime/sfpi");
     if !link.exists() {
-        // A link that leads nowhere is there and does not exist.
+        // A dangling link counts as not existing.
         let _ = fs::remove_file(&link);
         fs::create_dir_all(root.join("runtime"))?;
         std::os::unix::fs::symlink(tree.join("runtime/sfpi"), &link)?;
     }
     let version = format!("{}-{}", TTNN.name, TTNN.version);
     let libraries = vec![root.join("build/lib"), library.join("ttnn.libs")];
-    Ok(Found { root, version, libraries, mock: mock(&tree), headers: tree.join("tt_metal") })
+    Ok(HostLibrary { root, version, libraries, mock: mock(&tree), headers: tree.join("tt_metal") })
 }
 
-/// Tenstorrent's own packages on this machine, when all that is needed is among them.
-pub(super) fn own() -> Option<Found> {
-    own_in(
+/// The host library of Tenstorrent's own packages on this machine, if it is complete.
+pub(super) fn installed() -> Option<HostLibrary> {
+    installed_in(
         &PathBuf::from(std::env::var_os("TT_METAL_RUNTIME_ROOT")?),
         Path::new("/opt/tenstorrent/sfpi"),
     )
 }
 
-fn own_in(root: &Path, sfpi: &Path) -> Option<Found> {
+fn installed_in(root: &Path, sfpi: &Path) -> Option<HostLibrary> {
     let headers = root.join("tt_metal");
-    let library = ["build/lib", "build_Release/lib", "lib"].map(|slice| root.join(slice));
-    let library = library.into_iter().find(|slice| slice.join("libtt_metal.so").exists())?;
+    let library = ["build/lib", "build_Release/lib", "lib"].map(|folder| root.join(folder));
+    let library = library.into_iter().find(|folder| folder.join("libtt_metal.so").exists())?;
     let compiler = root.join("runtime/sfpi").exists() || sfpi.exists();
     let complete = compiler && headers.join("api/tt-metalium/host_api.hpp").exists();
-    complete.then(|| Found {
+    complete.then(|| HostLibrary {
         root: root.to_owned(),
         version: "local".to_owned(),
         libraries: vec![library],
@@ -117,12 +117,12 @@ fn mock(tree: &Path) -> Option<PathBuf> {
     Some(folder.join("blackhole_P150.yaml")).filter(|file| file.exists())
 }
 
-/// Installs the simulator into a Python of its own, which this returns.
+/// Installs the simulator into a virtual environment and returns its Python.
 pub(super) fn simulator(folder: &Path) -> Result<PathBuf> {
     let home = folder.join("python");
     let python = home.join("bin/python");
-    if simulator_folder(&python).is_none() || !simulator_lacks(&python).is_empty() {
-        println!("tt-setup: installing a simulator and what it needs");
+    if simulator_folder(&python).is_none() || !missing_of_simulator(&python).is_empty() {
+        println!("tt-setup: installing a simulator and what it requirement");
         let list = folder.join("wolfpine.txt");
         fs::write(&list, WOLFPINE).with_context(|| list.display().to_string())?;
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
@@ -134,30 +134,30 @@ pub(super) fn simulator(folder: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Where the host library finds the simulator of the chip.
+/// The folder of the simulator that the host library takes.
 pub(super) fn simulator_folder(python: &Path) -> Option<PathBuf> {
     let folders = packages(python).into_iter();
     let run = folders.map(|packages| packages.join(SIMULATOR)).find(|run| run.exists())?;
     Some(run.parent()?.to_owned())
 }
 
-/// Packages that the Python of the simulator lacks, or has in another version.
-pub(super) fn simulator_lacks(python: &Path) -> Vec<&'static str> {
+/// Packages of the simulator that are missing, or installed in another version.
+pub(super) fn missing_of_simulator(python: &Path) -> Vec<&'static str> {
     let folders = packages(python);
-    let here = |pinned: &str| {
+    let is_installed = |pinned: &str| {
         let folder = format!("{}.dist-info/RECORD", pinned.replace("==", "-"));
-        // pip writes this last, when everything else is in place.
+        // pip writes this file last.
         folders.iter().any(|packages| packages.join(&folder).exists())
     };
-    pinned().filter(|pinned| !here(pinned)).collect()
+    pinned().filter(|pinned| !is_installed(pinned)).collect()
 }
 
-/// Names of packages with their versions.
+/// The packages with their versions.
 fn pinned() -> impl Iterator<Item = &'static str> {
     WOLFPINE.lines().filter_map(|line| line.split(' ').next()).filter(|word| word.contains("=="))
 }
 
-/// The folders of packages of a Python.
+/// The site-packages folders of a Python.
 fn packages(python: &Path) -> Vec<PathBuf> {
     let lib = python.parent().and_then(Path::parent).map(|home| home.join("lib"));
     let versions = lib.and_then(|lib| fs::read_dir(lib).ok()).into_iter().flatten().flatten();
@@ -165,11 +165,11 @@ fn packages(python: &Path) -> Vec<PathBuf> {
 }
 
 impl Wheel {
-    /// The file, downloaded when it is not there or not what it should be.
+    /// The file. It is downloaded if it is missing or has a wrong hash.
     fn download(&self, folder: &Path) -> Result<PathBuf> {
         let downloads = folder.join("downloads");
         let file = downloads.join(self.file);
-        if file.exists() && self.hash_fault(&file)?.is_none() {
+        if file.exists() && self.wrong_hash(&file)?.is_none() {
             return Ok(file);
         }
         println!("tt-setup: downloading {} {}", self.name, self.version);
@@ -180,13 +180,13 @@ impl Wheel {
         pip.args(["--python-version", "3.12", "--platform", "manylinux_2_34_x86_64"]);
         pip.arg("--dest").arg(&downloads).arg(format!("{}=={}", self.name, self.version));
         fetch(&mut pip)?;
-        match self.hash_fault(&file)? {
+        match self.wrong_hash(&file)? {
             None => Ok(file),
             Some(found) => {
                 fs::remove_file(&file)?;
                 bail!(
                     "{} has the sha256 {found}, expected {}: the registry serves another file \
-                     than the one that was tried; nothing of it is used",
+                     than the tested one; it was deleted",
                     self.file,
                     self.sha256
                 )
@@ -194,7 +194,8 @@ impl Wheel {
         }
     }
 
-    fn hash_fault(&self, file: &Path) -> Result<Option<String>> {
+    /// The hash of the file if it is wrong.
+    fn wrong_hash(&self, file: &Path) -> Result<Option<String>> {
         let mut hash = Sha256::new();
         io::copy(&mut File::open(file).with_context(|| self.file.to_owned())?, &mut hash)?;
         let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -202,8 +203,8 @@ impl Wheel {
     }
 }
 
-/// Makes `folder` by filling another one that gets its name at the end.
-fn once(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+/// Creates `folder` by filling another folder, which is renamed when it is complete.
+fn complete(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     if !folder.exists() {
         let partial = folder.with_extension("partial");
         if partial.exists() {
@@ -216,32 +217,34 @@ fn once(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf
     Ok(folder.to_owned())
 }
 
-/// Runs what needs a registry: without one the parts cannot be had.
+/// Runs a command that needs the package registry. Its failure means that the packages are
+/// unavailable.
 fn fetch(pip: &mut Command) -> Result<()> {
     run(pip).map_err(|error| match error.to_string().contains(OTHER_FILE) {
-        true => error.context("the registry serves another file than the one that was tried"),
+        true => error.context("the registry serves another file than the tested one"),
         false => Unavailable(format!("{error:#}")).into(),
     })
 }
 
-/// What pip says of a file that has another hash than is asked for.
+/// The message of pip about a file with a wrong hash.
 const OTHER_FILE: &str = "DO NOT MATCH THE HASHES";
 
-/// Runs to the end; what went wrong is in the line that a program calls its error, or the last.
+/// Runs a command to its end. The error has the line that the program marks as its error, or the
+/// last.
 fn run(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).stdout(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lines = || said.lines().rev().filter(|line| !line.trim().is_empty());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines = || stderr.lines().rev().filter(|line| !line.trim().is_empty());
     let error = lines().find(|line| line.starts_with("ERROR: ")).or(lines().next());
-    // pip blames the package then.
-    let registry = if said.contains("Retrying (") { " (no registry answers)" } else { "" };
-    let error = error.unwrap_or("it said nothing");
+    // Without a connection pip reports that it finds no such package.
+    let registry = if stderr.contains("Retrying (") { " (no registry answers)" } else { "" };
+    let error = error.unwrap_or("no output");
     ensure!(output.status.success(), "{command:?} failed: {error}{registry}");
     Ok(())
 }
 
-/// Unpacks the archive inside a library: the frame of zstd that holds a tar.
+/// Unpacks the archive inside a library: the zstd frame that contains a tar archive.
 fn unpack_tree(library: &Path, to: &Path) -> Result<()> {
     let bytes = fs::read(library).with_context(|| library.display().to_string())?;
     let starts = bytes.windows(ZSTD.len()).enumerate().filter(|(_, at)| **at == ZSTD);
@@ -262,7 +265,7 @@ fn unpack_tree(library: &Path, to: &Path) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "{} holds no archive; another version of the package is laid out otherwise",
+        "{} holds no archive; the layout of another version of the package may differ",
         library.display()
     )
 }
@@ -272,21 +275,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_made_whole_or_not_at_all() {
-        let slice = tempfile::tempdir().unwrap();
-        let folder = slice.path().join("part");
-        let stop = once(&folder, |to| {
+    fn a_folder_is_complete_or_absent() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().join("part");
+        let stop = complete(&folder, |to| {
             fs::write(to.join("half"), "")?;
             bail!("interrupted")
         });
         assert!(stop.is_err() && !folder.exists());
-        once(&folder, |to| Ok(fs::write(to.join("whole"), "")?)).unwrap();
-        assert!(folder.join("whole").exists() && !folder.join("half").exists());
-        once(&folder, |_| bail!("it is there already")).unwrap();
+        complete(&folder, |to| Ok(fs::write(to.join("full"), "")?)).unwrap();
+        assert!(folder.join("full").exists() && !folder.join("half").exists());
+        complete(&folder, |_| bail!("it is there already")).unwrap();
     }
 
     #[test]
-    fn a_failure_is_told_in_the_words_of_the_program() {
+    fn an_error_has_the_message_of_the_program() {
         let script =
             "echo 'WARNING: Retrying (Retry(total=1'>&2; echo 'ERROR: no room' >&2; exit 1";
         let error = run(Command::new("sh").args(["-c", script])).unwrap_err().to_string();
@@ -295,25 +298,24 @@ mod tests {
     }
 
     #[test]
-    fn packages_of_the_machine_are_found_when_complete() {
-        let slice = tempfile::tempdir().unwrap();
-        let (root, sfpi) = (slice.path().join("metal"), slice.path().join("sfpi"));
+    fn an_installed_host_library_is_found_when_complete() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (root, sfpi) = (temporary.path().join("metal"), temporary.path().join("sfpi"));
         fs::create_dir_all(root.join("tt_metal/api/tt-metalium")).unwrap();
         fs::create_dir_all(root.join("lib")).unwrap();
         fs::write(root.join("tt_metal/api/tt-metalium/host_api.hpp"), "").unwrap();
         fs::write(root.join("lib/libtt_metal.so"), "").unwrap();
-        assert!(own_in(&root, &sfpi).is_none(), "no compiler yet");
+        assert!(installed_in(&root, &sfpi).is_none(), "no compiler yet");
         fs::create_dir(&sfpi).unwrap();
-        let found = own_in(&root, &sfpi).unwrap();
+        let found = installed_in(&root, &sfpi).unwrap();
         assert_eq!(
             (found.version.as_str(), &found.libraries[..]),
             ("local", &[root.join("lib")][..])
         );
     }
 
-    /// What a registry does not give cannot be had; what it gives wrongly is a fault.
     #[test]
-    fn only_what_cannot_be_had_is_unavailable() {
+    fn a_download_that_fails_is_unavailable_but_a_wrong_file_is_not() {
         let error = fetch(&mut Command::new("false")).context("pip").unwrap_err();
         assert!(error.is::<Unavailable>(), "{error:#}");
         let error = run(&mut Command::new("false")).unwrap_err();
@@ -324,16 +326,16 @@ mod tests {
     }
 
     #[test]
-    fn every_package_of_the_simulator_is_one_version_with_its_hashes() {
+    fn every_package_of_the_simulator_has_a_version_and_hashes() {
         let lines = WOLFPINE.lines().filter(|line| !line.starts_with('#'));
         for line in lines.map(str::trim) {
             let (what, rest) = line.split_once("sha256:").unwrap_or((line, ""));
             let hash = rest.trim_end_matches(" \\");
-            let whole = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-            assert!(line.contains("==") || what == "--hash=" && whole, "{line}");
+            let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+            assert!(line.contains("==") || what == "--hash=" && is_hash, "{line}");
         }
         let names: Vec<_> = pinned().map(|one| one.split("==").next().unwrap()).collect();
-        // What the simulator's own list names, and what those need.
+        // The dependencies that the simulator declares, and theirs.
         for needed in ["wolfpine", "numpy", "pyyaml", "pynng", "flatbuffers", "pyarrow"] {
             assert!(names.contains(&needed), "{needed}");
         }
@@ -343,26 +345,26 @@ mod tests {
     }
 
     #[test]
-    fn packages_of_another_version_are_lacking() {
-        let slice = tempfile::tempdir().unwrap();
-        let python = slice.path().join("python/bin/python");
-        assert_eq!(simulator_lacks(&python).len(), pinned().count());
-        let packages = slice.path().join("python/lib/python3.12/site-packages");
+    fn packages_of_another_version_are_missing() {
+        let temporary = tempfile::tempdir().unwrap();
+        let python = temporary.path().join("python/bin/python");
+        assert_eq!(missing_of_simulator(&python).len(), pinned().count());
+        let packages = temporary.path().join("python/lib/python3.12/site-packages");
         for (at, pinned) in pinned().enumerate() {
             let pinned = if at == 1 { pinned.replace("==", "==9") } else { pinned.to_owned() };
             let folder = packages.join(format!("{}.dist-info", pinned.replace("==", "-")));
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("RECORD"), "").unwrap();
         }
-        assert_eq!(simulator_lacks(&python), [pinned().nth(1).unwrap()]);
+        assert_eq!(missing_of_simulator(&python), [pinned().nth(1).unwrap()]);
     }
 
     #[test]
     fn a_library_without_an_archive_is_refused() {
-        let slice = tempfile::tempdir().unwrap();
-        let library = slice.path().join("libtt.so");
+        let temporary = tempfile::tempdir().unwrap();
+        let library = temporary.path().join("libtt.so");
         fs::write(&library, [&[1, 2, 3][..], &ZSTD, &[0; 64]].concat()).unwrap();
-        let error = unpack_tree(&library, slice.path()).unwrap_err();
+        let error = unpack_tree(&library, temporary.path()).unwrap_err();
         assert!(error.to_string().contains("no archive"), "{error}");
     }
 }

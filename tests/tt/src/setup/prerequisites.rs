@@ -1,19 +1,19 @@
-//! What the machine itself must have, and how to get it on Debian.
+//! What must be installed on the machine, and how to install it on Debian.
 
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Something the machine lacks.
+/// Something that the machine lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct Prerequisite {
     what: &'static str,
-    /// Nothing when no package can change it.
+    /// `None` when no package provides it.
     package: Option<&'static str>,
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for Prerequisite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.package {
             Some(package) => write!(f, "{} is absent: apt-get install {package}", self.what),
@@ -22,39 +22,43 @@ impl fmt::Display for Need {
     }
 }
 
-/// Everything that is absent.
-pub fn missing() -> Vec<Need> {
-    let need = |has: bool, what, package| (!has).then_some(Need { what, package });
+/// All absent prerequisites.
+pub fn missing() -> Vec<Prerequisite> {
+    let check = |has: bool, what, package| (!has).then_some(Prerequisite { what, package });
     let has = |header: &str| compiles(&format!("#if !__has_include(<{header}>)\n#error\n#endif"));
     [
-        need(cfg!(all(target_os = "linux", target_arch = "x86_64")), "Linux on x86-64", None),
-        need(has_glibc(), "glibc 2.34 or later", None),
-        need(compiles("#include <span>\nstd::span<int> a;"), "a C++20 compiler `c++`", Some("g++")),
-        need(runs("python3", &["-c", PYTHON]), "Python 3.11 to 3.14 as python3", None),
-        need(runs("python3", &["-m", "pip", "--version"]), "pip for python3", Some("python3-pip")),
-        need(
+        check(cfg!(all(target_os = "linux", target_arch = "x86_64")), "Linux on x86-64", None),
+        check(has_glibc(), "glibc 2.34 or later", None),
+        check(
+            compiles("#include <span>\nstd::span<int> a;"),
+            "a C++20 compiler `c++`",
+            Some("g++"),
+        ),
+        check(runs("python3", &["-c", PYTHON]), "Python 3.11 to 3.14 as python3", None),
+        check(runs("python3", &["-m", "pip", "--version"]), "pip for python3", Some("python3-pip")),
+        check(
             runs("python3", &["-c", "import ensurepip"]),
             "venv for python3",
             Some("python3-venv"),
         ),
-        need(has("fmt/format.h"), "fmt/format.h", Some("libfmt-dev")),
-        need(has("nlohmann/json.hpp"), "nlohmann/json.hpp", Some("nlohmann-json3-dev")),
-        need(has_libclang(), "libclang", Some("libclang-dev")),
+        check(has("fmt/format.h"), "fmt/format.h", Some("libfmt-dev")),
+        check(has("nlohmann/json.hpp"), "nlohmann/json.hpp", Some("nlohmann-json3-dev")),
+        check(has_libclang(), "libclang", Some("libclang-dev")),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// Ends well in a Python that the simulator's packages are pinned for.
+/// Exits with 0 in a Python that the packages of the simulator are pinned for.
 const PYTHON: &str = "import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))";
 
-/// All of it in one message, with one command.
-pub(super) fn advice(absent: &[Need]) -> String {
-    let what: Vec<_> = absent.iter().map(|need| need.what).collect();
-    let packages: Vec<_> = absent.iter().filter_map(|need| need.package).collect();
+/// One message for all of them, with one command.
+pub(super) fn advice(absent: &[Prerequisite]) -> String {
+    let what: Vec<_> = absent.iter().map(|absent| absent.what).collect();
+    let packages: Vec<_> = absent.iter().filter_map(|absent| absent.package).collect();
     let mut advice = format!("absent: {}", what.join(", "));
-    if absent.iter().any(|need| need.package.is_none()) {
+    if absent.iter().any(|absent| absent.package.is_none()) {
         advice += "; not all of it can be installed: use another machine";
     } else {
         advice += &format!("; get them with\n  apt-get install {}", packages.join(" "));
@@ -62,15 +66,15 @@ pub(super) fn advice(absent: &[Need]) -> String {
     advice
 }
 
-/// Whether the C library is as new as the one that the packages were built for.
+/// Whether the C library is as new as the packages require.
 fn has_glibc() -> bool {
-    let said = Command::new("getconf").arg("GNU_LIBC_VERSION").stderr(Stdio::null()).output();
-    said.is_ok_and(|said| glibc(&String::from_utf8_lossy(&said.stdout)) >= Some((2, 34)))
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").stderr(Stdio::null()).output();
+    output.is_ok_and(|output| glibc(&String::from_utf8_lossy(&output.stdout)) >= Some((2, 34)))
 }
 
-/// The version in what `getconf` says.
-fn glibc(said: &str) -> Option<(u32, u32)> {
-    let (major, minor) = said.trim().strip_prefix("glibc ")?.split_once('.')?;
+/// The version in the output of `getconf`.
+fn glibc(output: &str) -> Option<(u32, u32)> {
+    let (major, minor) = output.trim().strip_prefix("glibc ")?.split_once('.')?;
     let minor = minor.split('.').next()?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
@@ -91,7 +95,7 @@ fn compiles(code: &str) -> bool {
     child.wait().is_ok_and(|status| wrote && status.success())
 }
 
-/// Whether bindgen will find one: by `LIBCLANG_PATH` or where distributions put it.
+/// Whether bindgen will find libclang: in `LIBCLANG_PATH` or in a folder of a distribution.
 fn has_libclang() -> bool {
     let named = std::env::var_os("LIBCLANG_PATH").is_some_and(|path| holds_libclang(path.as_ref()));
     let llvm = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
@@ -109,7 +113,7 @@ fn holds_libclang(path: &Path) -> bool {
         || entries.into_iter().any(|entry| is_libclang(&entry.file_name().to_string_lossy()))
 }
 
-/// Whether it is the library with the C interface: that for C++ has `-cpp` in its name.
+/// Whether it is the library with the C interface; the one for C++ has `-cpp` in its name.
 fn is_libclang(name: &str) -> bool {
     let named = name.starts_with("libclang.so") || name.starts_with("libclang-");
     named && name.contains(".so") && !name.contains("-cpp.")
@@ -120,13 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_absent_comes_with_one_command() {
+    fn absent_prerequisites_come_with_one_command() {
         let absent = [
-            Need { what: "fmt/format.h", package: Some("libfmt-dev") },
-            Need { what: "libclang", package: Some("libclang-dev") },
+            Prerequisite { what: "fmt/format.h", package: Some("libfmt-dev") },
+            Prerequisite { what: "libclang", package: Some("libclang-dev") },
         ];
         assert!(advice(&absent).ends_with("apt-get install libfmt-dev libclang-dev"));
-        let old = Need { what: "glibc 2.34 or later", package: None };
+        let old = Prerequisite { what: "glibc 2.34 or later", package: None };
         let advice = advice(&[absent[0], old]);
         assert!(advice.contains("another machine") && !advice.contains("apt-get"), "{advice}");
     }

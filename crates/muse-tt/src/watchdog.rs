@@ -8,44 +8,44 @@ use std::{process, thread};
 
 use crate::descendants::{self, CpuTimes};
 
-/// How often a call is looked at before its patience is over.
-const LOOKS: u32 = 20;
+/// Checks of a call until its timeout is over.
+const CHECKS: u32 = 20;
 
-/// Watches the calls of one device.
-pub(crate) struct Watch {
+/// Observes the calls of one device.
+pub(crate) struct Watchdog {
     /// The number of the call under way.
     current: Arc<Mutex<Option<u64>>>,
     calls: AtomicU64,
 }
 
 /// A call under way. It ends when this is dropped.
-pub(crate) struct Call<'a>(&'a Watch);
+pub(crate) struct Call<'a>(&'a Watchdog);
 
-impl Watch {
-    /// Ends the process when a call waits for longer than `patience`. Time in which a process that
+impl Watchdog {
+    /// Ends the process when a call waits for longer than `timeout`. Time in which a process that
     /// this one started computes does not count: the host library starts a compiler for every new
-    /// kernel, and a simulator is such a process too. Without `patience` calls wait without end.
-    pub(crate) fn new(id: u32, patience: Option<Duration>) -> Self {
+    /// kernel, and a simulator is such a process too. Without `timeout` calls wait without end.
+    pub(crate) fn new(id: u32, timeout: Option<Duration>) -> Self {
         let current: Arc<Mutex<Option<u64>>> = Arc::default();
         let watched = Arc::downgrade(&current);
-        if let Some(patience) = patience {
-            // The thread ends at the first look after the device is dropped.
+        if let Some(timeout) = timeout {
+            // The thread ends at the first check after the device is dropped.
             thread::spawn(move || {
                 let mut idle = Idle::default();
                 while let Some(current) = watched.upgrade() {
                     let call = *lock(&current);
-                    if idle.look(call, descendants::cpu_times) {
+                    if idle.check(call, descendants::cpu_times) {
                         eprintln!(
                             "Tenstorrent device {id} has not answered for {} s: it is lost, or its \
                              simulator has ended; this process ends with it, see that the device \
                              is there and start again",
-                            patience.as_secs()
+                            timeout.as_secs()
                         );
                         // An orderly exit would wait for the host library too.
                         process::abort();
                     }
                     drop(current);
-                    thread::sleep(patience / LOOKS);
+                    thread::sleep(timeout / CHECKS);
                 }
             });
         }
@@ -65,24 +65,24 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Counts looks in a row at one call that found nothing computing. Looks are counted rather than
-/// time, so that a machine that stood still, or this process in a debugger, adds one look at most.
+/// Counts consecutive checks of one call in which no descendant used CPU time. Checks are counted,
+/// not time, so that a suspended machine or process adds one check at most.
 #[derive(Default)]
 struct Idle {
-    looks: u32,
+    checks: u32,
     last: Option<(u64, CpuTimes)>,
 }
 
 impl Idle {
-    /// Looks at the call under way; whether the device is lost.
-    fn look(&mut self, call: Option<u64>, cpu_times: impl FnOnce() -> CpuTimes) -> bool {
+    /// Checks the call under way; returns whether the device is lost.
+    fn check(&mut self, call: Option<u64>, cpu_times: impl FnOnce() -> CpuTimes) -> bool {
         let now = call.map(|call| (call, cpu_times()));
         if now.is_some() && now == self.last {
-            self.looks += 1;
+            self.checks += 1;
         } else {
-            (self.looks, self.last) = (0, now);
+            (self.checks, self.last) = (0, now);
         }
-        self.looks >= LOOKS
+        self.checks >= CHECKS
     }
 }
 
@@ -95,24 +95,24 @@ fn lock(current: &Mutex<Option<u64>>) -> MutexGuard<'_, Option<u64>> {
 mod tests {
     use super::*;
 
-    /// How many of `looks` pass until the device counts as lost.
-    fn lost_after(mut looks: impl Iterator<Item = (Option<u64>, u64)>) -> Option<usize> {
+    /// How many checks pass until the device counts as lost.
+    fn lost_after(mut checks: impl Iterator<Item = (Option<u64>, u64)>) -> Option<usize> {
         let mut idle = Idle::default();
-        looks.position(|(call, ticks)| idle.look(call, || CpuTimes::from([(7, ticks)])))
+        checks.position(|(call, ticks)| idle.check(call, || CpuTimes::from([(7, ticks)])))
     }
 
     #[test]
-    fn a_call_that_nothing_computes_for_is_lost_after_its_patience() {
-        let patience = LOOKS as usize;
-        assert_eq!(lost_after((0..100).map(|_| (Some(1), 5))), Some(patience));
-        let compiles_first = (0..100).map(|look| (Some(1), look.min(40)));
-        assert_eq!(lost_after(compiles_first), Some(40 + patience));
+    fn a_call_is_lost_after_its_timeout_without_computation() {
+        let timeout = CHECKS as usize;
+        assert_eq!(lost_after((0..100).map(|_| (Some(1), 5))), Some(timeout));
+        let compiles_first = (0..100).map(|check| (Some(1), check.min(40)));
+        assert_eq!(lost_after(compiles_first), Some(40 + timeout));
     }
 
     #[test]
-    fn neither_a_compiler_nor_short_calls_nor_no_call_are_a_lost_device() {
-        assert_eq!(lost_after((0..100).map(|look| (Some(1), look / 10))), None);
-        assert_eq!(lost_after((0..100).map(|look| (Some(look / 10), 5))), None);
+    fn neither_a_compiler_nor_short_calls_nor_an_idle_device_count_as_lost() {
+        assert_eq!(lost_after((0..100).map(|check| (Some(1), check / 10))), None);
+        assert_eq!(lost_after((0..100).map(|check| (Some(check / 10), 5))), None);
         assert_eq!(lost_after((0..100).map(|_| (None, 5))), None);
     }
 }
