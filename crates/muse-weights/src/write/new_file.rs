@@ -134,9 +134,15 @@ fn incomplete() -> MutexGuard<'static, Vec<PathBuf>> {
 
 /// Opens or creates an incomplete file and locks it. Its bytes stay as they are.
 fn lock_part(part: &Path) -> io::Result<File> {
+    let check = |metadata: &Metadata| {
+        let in_the_way = |error: io::Error| {
+            io::Error::new(error.kind(), format!("`{}` is in the way: {error}", part.display()))
+        };
+        open::check(metadata).map_err(in_the_way)
+    };
     loop {
         if open::exists(part)? {
-            open::check(&part.symlink_metadata()?)?;
+            check(&part.symlink_metadata()?)?;
         }
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
@@ -146,7 +152,7 @@ fn lock_part(part: &Path) -> io::Result<File> {
             libc::O_NOFOLLOW | libc::O_NONBLOCK,
         );
         let file = options.open(part)?;
-        open::check(&file.metadata()?)?;
+        check(&file.metadata()?)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -281,7 +287,7 @@ mod tests {
         symlink("plain", folder.path().join("ours.muse-part")).unwrap();
         let ours = folder.path().join("ours");
         let found = NewFile::create(&ours).unwrap_err().to_string();
-        assert!(found.contains("a symbolic link"), "{found}");
+        assert!(found.contains("ours.muse-part` is in the way: it is a symbolic link"), "{found}");
         assert_eq!(fs::read(&plain).unwrap(), b"kept");
         fs::remove_file(folder.path().join("ours.muse-part")).unwrap();
         NewFile::create(&ours).unwrap().finish().unwrap();
