@@ -77,7 +77,7 @@ fn answer(
         logprobs: None,
         constraint: None,
         deadline: None,
-        priority: 0,
+        ..Request::default()
     };
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&events);

@@ -68,9 +68,9 @@ fn guesses_never_change_a_token() {
                 // Log-probabilities included, bit for bit.
                 assert_eq!(heard.tokens, expect, "{len} tokens, {width} drafts, {temperature}");
                 let usage = &heard.done[0].usage;
-                assert!(usage.accepted.iter().all(|&n| n <= width));
-                assert_eq!(width == 0, usage.accepted.is_empty());
-                accepted += usage.accepted.iter().sum::<u32>();
+                assert!(usage.accepted_by_verify().all(|n| n <= width));
+                assert_eq!(width == 0, usage.verifies.is_empty());
+                accepted += usage.accepted();
             }
         }
     }
@@ -92,9 +92,63 @@ fn a_stop_inside_an_accepted_block_ends_there() {
         let usage = &heard.done[0].usage;
         assert_eq!(usage.completion as usize, first + 1);
         // Every token but the first is a kept draft or the one that a verify adds.
-        let verifies = usage.accepted.len();
-        let kept: u32 = usage.accepted.iter().sum();
+        let verifies = usage.verifies.len();
+        let kept = usage.accepted();
         assert!((first..=first + 1).contains(&(kept as usize + verifies)) || verifies == 0);
+    }
+}
+
+#[test]
+fn stop_tokens_are_held_back_until_min_tokens() {
+    let setup = Setup { drafter: Some((7, 70, 0.9)), ..Setup::roomy() };
+    let plain_setup = Setup { drafter: None, ..setup.clone() };
+    let whole = ids(&plain(setup.fake, &Ask::greedy(words(4, 20), 40)));
+    let mut held_back = 0;
+    for temperature in [0.0, 1.0] {
+        for min_tokens in [0, 1, 2, 9, 40] {
+            // Every fourth token of the vocabulary is a stop token, and the first one generated.
+            let stop = (0..61).step_by(4).map(Token).chain([whole[0]]).collect();
+            let ask = sampled(words(4, 20), 40, temperature);
+            let ask = Ask { stop, min_tokens, ..ask };
+            let expect = plain(setup.fake, &ask);
+            for setup in [&setup, &plain_setup] {
+                let heard = alone(setup, &ask);
+                assert_eq!(heard.tokens, expect, "{min_tokens} tokens, {temperature}");
+                let stops = heard.tokens.iter().filter(|t| ask.stop.contains(&t.token)).count();
+                assert_eq!(stops, usize::from(matches!(reason(&heard), FinishReason::Stop(_))));
+                assert!(heard.tokens.len() >= min_tokens as usize);
+            }
+            held_back += usize::from(expect.len() > 1);
+        }
+    }
+    assert!(held_back >= 6, "the stop tokens would have come: {held_back}");
+    let ask = Ask { min_tokens: 6, ..Ask::greedy(words(4, 20), 5) };
+    let error = setup.build().expect("fits").engine.limits().check(&ask.request(61));
+    let message = error.expect_err("more than max_tokens").to_string();
+    assert!(message.contains("min_tokens is 6") && message.contains("is 5"), "{message}");
+}
+
+/// A client that leaves after any token gets the usage of the tokens it got, as if it had known
+/// when to stop, however many the engine verified in that step.
+#[test]
+fn usage_counts_the_tokens_that_were_emitted() {
+    let setup = Setup { drafter: Some((7, 70, 0.8)), ..Setup::roomy() };
+    let ask = Ask { max_draft: Some(7), ..Ask::greedy(words(5, 20), 40) };
+    let whole = alone(&setup, &ask).done[0].usage.clone();
+    assert!(whole.accepted() > 20, "{whole:?}");
+    for leaves_after in 1..=40 {
+        let mut rig = setup.build().expect("fits");
+        let (client, sink) = client(Some(leaves_after));
+        rig.engine.submit(SeqId(1), ask.request(61), sink, Duration::ZERO).expect("is taken");
+        run(&mut rig);
+        let usage = &collect(&client).done[0].usage;
+        let mut expect = whole.clone();
+        expect.truncate(leaves_after as u32);
+        assert_eq!(usage.completion as usize, leaves_after);
+        assert_eq!(usage, &expect, "after {leaves_after} tokens");
+        // Every token is sampled behind the prompt, an accepted draft token, or sampled behind them.
+        let sampled = leaves_after as u32 - usage.accepted();
+        assert!((usage.verifies.len() as u32..=1 + usage.verifies.len() as u32).contains(&sampled));
     }
 }
 
@@ -258,9 +312,10 @@ fn what_a_grammar_dictates_comes_in_blocks() {
     let mut ask = Ask::greedy(words(7, 50), 37);
     ask.grammar = Grammar::Forced(0, vec![Token(7), Token(33)]);
     let usage = alone(&setup, &ask).done[0].usage.clone();
-    assert_eq!(usage.accepted, [8, 8, 8, 8], "one token, then four blocks of nine");
+    let accepted: Vec<u32> = usage.accepted_by_verify().collect();
+    assert_eq!(accepted, [8, 8, 8, 8], "one token, then four blocks of nine");
     ask.max_draft = Some(0);
-    assert!(alone(&setup, &ask).done[0].usage.accepted.is_empty());
+    assert!(alone(&setup, &ask).done[0].usage.verifies.is_empty());
 }
 
 /// Allows nothing after two tokens.

@@ -76,7 +76,7 @@ fn asks(max_draft: Option<u32>) -> Vec<Ask> {
 }
 
 fn verifies(heard: &[Heard]) -> Vec<u32> {
-    heard.iter().map(|heard| heard.done[0].usage.accepted.len() as u32).collect()
+    heard.iter().map(|heard| heard.done[0].usage.verifies.len() as u32).collect()
 }
 
 #[test]
@@ -181,10 +181,10 @@ fn a_length_that_is_asked_for_is_kept() {
         let (heard, _) = run(&setup(BY_ROWS, 1.0), &asks(Some(max)), 1);
         // A token comes first, and the last one of them needs no draft.
         for usage in heard.iter().map(|heard| &heard.done[0].usage) {
-            let most = usage.accepted.iter().copied().max().unwrap_or(0);
+            let most = usage.accepted_by_verify().max().unwrap_or(0);
             assert_eq!(most, max);
             assert_eq!(
-                usage.accepted.len() as u32,
+                usage.verifies.len() as u32,
                 if max == 0 { 0 } else { 398_u32.div_ceil(max + 1) }
             );
         }
@@ -255,7 +255,7 @@ fn rows_go_to_whom_they_help_most() {
     }
     let length = |heard: &Heard| {
         let usage = &heard.done[0].usage;
-        f64::from(usage.drafted) / usage.accepted.len() as f64
+        f64::from(usage.drafted()) / usage.verifies.len() as f64
     };
     let (sure, unsure) = (length(&heard[0]), length(&heard[1]));
     assert!(sure > 9.0 && unsure < 5.0, "blocks of {sure:.1} and {unsure:.1} drafts");

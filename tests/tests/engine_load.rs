@@ -192,7 +192,7 @@ fn guesses_are_kept_as_often_after_reuse() -> Result<()> {
         {
             id += 1;
             let usage = answer(engine, id, &ask)?.done[0].usage.clone();
-            *kept += usage.accepted.iter().sum::<u32>();
+            *kept += usage.accepted();
             // Of the history all but the ends of KV blocks that left the window.
             assert!(usage.cached == 0 || usage.cached >= 1900 - 64, "{}", usage.cached);
         }

@@ -46,7 +46,7 @@ fn check(chat: &Chat, heard: &Heard, drafted: bool) {
     assert_eq!(ids(&heard.tokens), chat.ids, "{}", chat.name);
     let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
     assert!(matches!(done.reason, FinishReason::Stop(_)), "{}: {:?}", chat.name, done.reason);
-    let accepted: Vec<usize> = done.usage.accepted.iter().map(|&n| n as usize).collect();
+    let accepted: Vec<usize> = done.usage.accepted_by_verify().map(|n| n as usize).collect();
     let expect: &[usize] = if drafted { &chat.accepted } else { &[] };
     assert_eq!(accepted, expect, "{}: accepted lengths", chat.name);
 }

@@ -158,6 +158,6 @@ fn the_trained_model_goes_on_where_another_run_stopped() -> Result<()> {
     assert_eq!(usage(&second).cached as usize, (prompt.len() - 1) / 64 * 64);
     // Bit for bit, and the drafter drafts as it did: its rows came back too.
     assert_eq!(second.tokens, first.tokens);
-    assert_eq!(usage(&second).accepted, usage(&first).accepted);
+    assert_eq!(usage(&second).verifies, usage(&first).verifies);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::panic::catch_unwind;
 
-use muse_tests::sim::{Plant, Report, run};
+use muse_tests::sim::{Plant, Report, Unfair, choices_share_a_turn, priorities_starve_nobody, run};
 
 #[test]
 fn two_hundred_seeds_keep_every_promise() {
@@ -35,4 +35,23 @@ fn planted_faults_are_noticed() {
         let noticed = noticed.count();
         assert!(noticed >= 3, "{plant:?} was noticed in {noticed} of 100 seeds");
     }
+}
+
+#[test]
+fn choices_of_one_request_share_its_turn() {
+    for seed in 0..200 {
+        choices_share_a_turn(seed, Unfair::Nothing).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+    let noticed = (0..40).filter(|&seed| choices_share_a_turn(seed, Unfair::NoGroups).is_err());
+    assert!(noticed.count() >= 30, "choices without a group hold others up");
+}
+
+#[test]
+fn no_priority_starves_others() {
+    for seed in 0..20 {
+        let fair = priorities_starve_nobody(seed, Unfair::Nothing);
+        fair.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+    let noticed = (0..5).filter(|&seed| priorities_starve_nobody(seed, Unfair::NoAgeing).is_err());
+    assert_eq!(noticed.count(), 5, "without ageing the highest priority starves others");
 }

@@ -56,7 +56,11 @@ impl Asked {
                 FinishReason::Length => None,
                 ref other => panic!("ended by {other:?}"),
             };
-            Answer { ids: ids(&heard.tokens), accepted: done.usage.accepted.clone(), stopped_by }
+            Answer {
+                ids: ids(&heard.tokens),
+                accepted: done.usage.accepted_by_verify().collect(),
+                stopped_by,
+            }
         };
         Ok(clients.iter().map(answer).collect())
     }

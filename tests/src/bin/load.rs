@@ -206,8 +206,8 @@ impl Bench {
                     let Done { usage, timings, .. } = &heard[0].done[0];
                     tokens += usage.completion - 1;
                     seconds += timings.decode.as_secs_f64();
-                    kept.0 += usage.accepted.len();
-                    kept.1 += usage.accepted.iter().sum::<u32>();
+                    kept.0 += usage.verifies.len();
+                    kept.1 += usage.accepted();
                 }
                 rates.push(f64::from(tokens) / seconds);
             }
@@ -235,7 +235,7 @@ impl Bench {
             let asks: Vec<Ask> = of_kind.map(|chat| whole(talk(chat.prompt.clone()))).collect();
             let heard = self.run(&asks)?;
             let accepted: Vec<u32> =
-                heard.iter().flat_map(|heard| heard.done[0].usage.accepted.clone()).collect();
+                heard.iter().flat_map(|heard| heard.done[0].usage.accepted_by_verify()).collect();
             let (verifies, kept) = (accepted.len(), accepted.iter().sum::<u32>());
             println!(
                 "{kind}: {:.2} tokens a verify over {verifies} verifies",

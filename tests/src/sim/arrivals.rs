@@ -137,15 +137,18 @@ fn ask(dice: &mut Dice, setup: &Setup, prompt: Vec<Token>, longest: u64) -> Ask 
         1 => Grammar::Forced(dice.between(0, 9) as usize, vec![token(dice), token(dice)]),
         _ => Grammar::Free,
     };
+    let max_tokens = dice.between(1, room.min(90)) as u32;
     Ask {
         prompt,
         sampling,
         stop: if dice.one_in(2) { vec![token(dice)] } else { Vec::new() },
-        max_tokens: dice.between(1, room.min(90)) as u32,
+        max_tokens,
         max_draft: dice.one_in(4).then(|| dice.between(0, 6) as u32),
         logprobs: dice.one_in(4).then_some(2),
         grammar,
         deadline_ms: dice.one_in(8).then(|| dice.between(0, 40)),
         priority: dice.between(0, 2) as i32 - 1,
+        min_tokens: if dice.one_in(4) { dice.between(0, u64::from(max_tokens)) as u32 } else { 0 },
+        group: dice.one_in(2).then(|| dice.between(0, 1)),
     }
 }

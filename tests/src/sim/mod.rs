@@ -2,11 +2,13 @@
 //! deadlines, exhaustion and device faults, held against what must always be true.
 
 mod arrivals;
+mod fairness;
 mod plain;
 mod plant;
 mod rig;
 mod run;
 
+pub use fairness::{Unfair, choices_share_a_turn, priorities_starve_nobody};
 pub use plain::plain;
 pub use plant::Plant;
 pub use rig::{Ask, Client, Grammar, Heard, Parts, Rig, Setup, client, ids};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use muse_core::contract::{
     Backend, BatchEntry, BatchInput, BlockTable, History, KV_BLOCK_SIZE, LogitsRequest, SampleRow,
-    Sampled, SeqSlice, TargetModel, TokenMask,
+    Sampled, SeqSlice, TargetModel, Token, TokenMask,
 };
 use muse_testkit::fake::{FakeBackend, FakeModel, FakeOptions, FakeTarget};
 
@@ -35,11 +35,14 @@ pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Sampled> {
                 .expect("a pass");
         }
         start = tokens.len();
-        let mask = constraint.as_mut().map(|constraint| {
+        let mut mask = constraint.as_mut().map(|constraint| {
             let mut mask = TokenMask::default();
             constraint.mask(&mut mask).expect("a mask");
             mask
         });
+        if said.len() < ask.min_tokens as usize {
+            mask = without_stops(mask, &ask.stop, fake.vocab);
+        }
         let row = SampleRow {
             row: 0,
             sampling: &ask.sampling,
@@ -64,4 +67,17 @@ pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Sampled> {
         }
     }
     said
+}
+
+/// The mask without the stop tokens, unless it allows nothing else.
+fn without_stops(mask: Option<TokenMask>, stop: &[Token], vocab: usize) -> Option<TokenMask> {
+    let may = |id: &u32| mask.as_ref().is_none_or(|mask| mask.allows(Token(*id)));
+    let go_on: Vec<u32> =
+        (0..vocab as u32).filter(|id| may(id) && !stop.contains(&Token(*id))).collect();
+    if go_on.is_empty() {
+        return mask;
+    }
+    let mut words = vec![0; vocab.div_ceil(32)];
+    go_on.iter().for_each(|id| words[*id as usize / 32] |= 1 << (id % 32));
+    Some(TokenMask { words })
 }

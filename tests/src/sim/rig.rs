@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use muse_core::Result;
 use muse_core::contract::{
-    BlockCount, Constraint, Done, Drafter, Event, KvPool, Request, Sampled, Sampling, Segment,
-    Sink, TargetModel, Token,
+    BlockCount, Constraint, Done, Drafter, Event, GroupId, KvPool, Request, Sampled, Sampling,
+    Segment, Sink, TargetModel, Token,
 };
 use muse_core::engine::{EngineCore, EngineOptions};
 use muse_kv::{Pool, PoolOptions};
@@ -135,6 +135,10 @@ pub struct Ask {
     pub deadline_ms: Option<u64>,
     /// Rank.
     pub priority: i32,
+    /// Fewest tokens.
+    pub min_tokens: u32,
+    /// Requests that share a turn.
+    pub group: Option<u64>,
 }
 
 /// The fake grammars.
@@ -161,6 +165,8 @@ impl Ask {
             grammar: Grammar::Free,
             deadline_ms: None,
             priority: 0,
+            min_tokens: 0,
+            group: None,
         }
     }
 
@@ -187,6 +193,8 @@ impl Ask {
             constraint: self.constraint(vocab),
             deadline: self.deadline_ms.map(std::time::Duration::from_millis),
             priority: self.priority,
+            min_tokens: self.min_tokens,
+            group: self.group.map(GroupId),
         }
     }
 }

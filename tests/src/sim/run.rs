@@ -140,7 +140,7 @@ fn judge(rig: &Rig, setup: &Setup, running: &[Running], failed: bool) -> Result<
         let done = &heard.done[0];
         let whole = matches!(done.reason, FinishReason::Stop(_) | FinishReason::Length);
         report.complete += usize::from(whole);
-        report.accepted += done.usage.accepted.iter().map(|&n| u64::from(n)).sum::<u64>();
+        report.accepted += u64::from(done.usage.accepted());
         report.cached += u64::from(done.usage.cached);
         format!("{:?} {:?} {heard:?}", request.id, request.ended).hash(&mut trace);
     }
@@ -197,11 +197,10 @@ fn check(
         return Err(format!("ended in step {at}, past its deadline"));
     }
     let usage = &done.usage;
-    let kept: u32 = usage.accepted.iter().sum();
     if usage.prompt as usize != ask.prompt.len()
         || usage.completion as usize != said
         || usage.cached >= usage.prompt
-        || kept > usage.drafted
+        || usage.accepted() > usage.drafted()
     {
         return Err(format!("usage {usage:?} for {said} tokens"));
     }

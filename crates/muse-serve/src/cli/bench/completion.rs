@@ -40,7 +40,7 @@ impl Completion {
             logprobs: None,
             constraint: None,
             deadline: None,
-            priority: 0,
+            ..Request::default()
         };
         let (sender, receiver) = mpsc::channel();
         let mut said = Vec::with_capacity(ask.max_tokens as usize);

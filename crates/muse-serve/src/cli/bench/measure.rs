@@ -142,8 +142,8 @@ fn decode(command: &BenchCommand, app: &App) -> Result<Vec<Line>> {
                 let Completion { done, .. } = Completion::run(app, &ask)?;
                 if repeat > 0 {
                     seconds.0.push(done.timings.decode.as_secs_f64());
-                    let verifies = done.usage.accepted.len().max(1) as f64;
-                    accepted.0.push(f64::from(done.usage.accepted.iter().sum::<u32>()) / verifies);
+                    let verifies = done.usage.verifies.len().max(1) as f64;
+                    accepted.0.push(f64::from(done.usage.accepted()) / verifies);
                 }
             }
         }

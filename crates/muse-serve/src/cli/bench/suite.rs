@@ -122,7 +122,7 @@ fn mode(completion: &Completion) -> Result<Mode> {
         first_100: completion.rate(100),
         full: rates.tokens_per_second,
         prefill: rates.prefill_tokens_per_second,
-        accepted: usage.accepted.clone(),
+        accepted: usage.accepted_by_verify().collect(),
     })
 }
 
