@@ -1,4 +1,4 @@
-//! What may be said on the command line.
+//! The command line.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ pub(super) struct ServeCommand {
 
 #[derive(Args)]
 pub(super) struct ChatCommand {
-    /// Ask this, print the answer and end; without it, talk: one line a turn
+    /// Ask this, print the answer and end; without it, a conversation: one line a turn
     pub(super) message: Option<String>,
     /// Instructions that stand before the conversation
     #[arg(long, value_name = "TEXT")]
@@ -55,7 +55,7 @@ pub(super) struct ChatCommand {
     /// How much the model thinks before it answers [default: high]
     #[arg(long, value_name = "STRENGTH")]
     pub(super) reasoning: Option<Strength>,
-    /// The date the model is told [default: today, UTC]
+    /// The date in the prompt [default: today, UTC]
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub(super) date: Option<String>,
     /// Let the model use the time, a calculator and the statistics of a text, all run here
@@ -82,14 +82,14 @@ pub(super) struct ChatCommand {
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("input").required(true).args(["prompt", "ids"]))]
 pub(super) struct GenerateCommand {
-    /// Text to continue. Marks such as <|start|> are the protocol's own, and the mark that begins
-    /// a text comes first unless it is there already
+    /// Text to continue. Special tokens such as <|start|> are encoded as such;
+    /// <|begin_of_text|> comes first unless it is there already
     #[arg(long, value_name = "TEXT")]
     pub(super) prompt: Option<String>,
     /// Token ids to continue, with nothing added; works without a tokenizer
     #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
     pub(super) ids: Vec<u32>,
-    /// Leave the mark that begins a text out of --prompt
+    /// Do not begin --prompt with <|begin_of_text|>
     #[arg(long, conflicts_with = "ids")]
     pub(super) no_bos: bool,
     /// The most tokens to generate [default: all the room that is left]

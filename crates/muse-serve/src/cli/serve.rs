@@ -1,4 +1,4 @@
-//! `muse serve`: the server, until it is told to stop.
+//! `muse serve`: the server, until a signal stops it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
         let server = Server::bind(app, options).await?;
         info!(grpc = %server.grpc_addr(), http = %server.http_addr(), "serving {name}");
         let stop = async move {
-            told(&mut signals).await;
+            stop_signal(&mut signals).await;
             info!("stopping when running requests are done; tell it again to stop at once");
             tokio::spawn(async move {
-                told(&mut signals).await;
+                stop_signal(&mut signals).await;
                 warn!("stopped at once");
                 logging::flush();
                 std::process::exit(1);
@@ -54,7 +54,7 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn told([interrupt, terminate]: &mut [Signal; 2]) {
+async fn stop_signal([interrupt, terminate]: &mut [Signal; 2]) {
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
