@@ -16,7 +16,7 @@ struct Retired {
 }
 
 /// Refused as names of items.
-const DEFINITIONS: [Retired; 6] = [
+const DEFINITIONS: [Retired; 9] = [
     Retired {
         below: &[],
         names: &[
@@ -58,6 +58,7 @@ const DEFINITIONS: [Retired; 6] = [
             ("hear", "push"),
             ("TokenListener", "TokenOutputParser"),
             ("TextListener", "TextOutputParser"),
+            ("Turn", "Message"),
             ("Piece", "PromptPart"),
             ("Workshop", "CompileQueue"),
             ("aside", "blocking"),
@@ -97,8 +98,18 @@ const DEFINITIONS: [Retired; 6] = [
             ("Ask", "Request"),
             ("mix", "hash64"),
             ("sweep", "reap_finished"),
+            ("page_bytes", "block_bytes"),
         ],
     },
+    Retired {
+        below: &["crates/muse-kv/"],
+        names: &[("page_bytes", "block_bytes"), ("pages", "blocks")],
+    },
+    Retired {
+        below: &["crates/muse-dflash/"],
+        names: &[("page_bytes", "block_bytes"), ("tap", "captured_hidden")],
+    },
+    Retired { below: &["crates/muse-testkit/"], names: &[("page_bytes", "block_bytes")] },
     Retired {
         below: &["crates/muse-cpu/"],
         names: &[
@@ -109,7 +120,10 @@ const DEFINITIONS: [Retired; 6] = [
             ("mix", "weighted_v_sum"),
         ],
     },
-    Retired { below: &["crates/muse-tt/"], names: &[("Gate", "DeviceLock")] },
+    Retired {
+        below: &["crates/muse-tt/"],
+        names: &[("Cost", "KernelCost"), ("Gate", "DeviceLock")],
+    },
     Retired {
         below: &["crates/muse-atem/src/"],
         names: &[
