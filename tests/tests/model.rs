@@ -96,7 +96,7 @@ fn prompt() -> Vec<Token> {
     Golden::open("tiny/golden/text_f32.safetensors").tokens("p100.ids")
 }
 
-/// Scores of the last pass's only asked row.
+/// Logits of the last pass's only asked row.
 fn logits(pair: &Pair<Cpu>) -> Result<Vec<u32>> {
     Ok(pair.read_scores(1)?.into_iter().map(f32::to_bits).collect())
 }

@@ -7,8 +7,8 @@ use muse_core::engine::EngineOptions;
 use muse_testkit::fake::FakeOptions;
 
 use super::arrivals::Dice;
-use super::plant::Plant;
-use super::rig::{Ask, Client, Rig, Setup, client};
+use super::plant::PlantedFault;
+use super::rig::{Client, Rig, Setup, TestRequest, client};
 
 /// Time of a step on the engine's clock.
 const STEP: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Load {
     }
 
     /// Submits a request. Returns its index.
-    fn submit(&mut self, mut ask: Ask) -> Result<usize, String> {
+    fn submit(&mut self, mut ask: TestRequest) -> Result<usize, String> {
         if self.fault == Unfair::NoGroups {
             ask.group = None;
         }
@@ -111,12 +111,12 @@ fn setup(dice: &mut Dice) -> Setup {
         ..EngineOptions::default()
     };
     let drafter = dice.one_in(2).then_some((5, 40, 0.6));
-    Setup { fake, drafter, options, plant: Plant::Nothing }
+    Setup { fake, drafter, options, plant: PlantedFault::Nothing }
 }
 
-fn greedy(dice: &mut Dice, prompt: u64, max_tokens: u64) -> Ask {
+fn greedy(dice: &mut Dice, prompt: u64, max_tokens: u64) -> TestRequest {
     let token = |dice: &mut Dice| Token(dice.between(0, 60) as u32);
-    Ask::greedy((0..prompt).map(|_| token(dice)).collect(), max_tokens as u32)
+    TestRequest::greedy((0..prompt).map(|_| token(dice)).collect(), max_tokens as u32)
 }
 
 /// Many long choices of one request fill the engine; then other clients come. Each must get its
@@ -127,7 +127,7 @@ pub fn choices_share_a_turn(seed: u64, fault: Unfair) -> Result<(), String> {
     let slots = setup.options.max_num_seqs;
     let mut load = Load::new(setup, fault)?;
     let choices = dice.between(slots as u64, 16);
-    let long = Ask { group: Some(1), ..greedy(&mut dice, 10, 400) };
+    let long = TestRequest { group: Some(1), ..greedy(&mut dice, 10, 400) };
     for _ in 0..choices {
         load.submit(long.clone())?;
     }
@@ -139,7 +139,7 @@ pub fn choices_share_a_turn(seed: u64, fault: Unfair) -> Result<(), String> {
     for i in 0..others {
         let (prompt, tokens) = (dice.between(1, 16), dice.between(5, 30));
         let group = dice.one_in(2).then_some(2 + i);
-        let ask = Ask { group, ..greedy(&mut dice, prompt, tokens) };
+        let ask = TestRequest { group, ..greedy(&mut dice, prompt, tokens) };
         singles.push(load.submit(ask)?);
     }
     for _ in 0..30 {
@@ -172,13 +172,13 @@ pub fn priorities_starve_nobody(seed: u64, fault: Unfair) -> Result<(), String> 
         busy.retain(|&(i, _)| !load.is_done(i));
         while busy.len() < 2 * slots as usize {
             let tokens = dice.between(5, 25);
-            let ask = Ask { priority: i32::MAX, ..greedy(&mut dice, 4, tokens) };
+            let ask = TestRequest { priority: i32::MAX, ..greedy(&mut dice, 4, tokens) };
             busy.push((load.submit(ask)?, i32::MAX));
         }
         if step == arrives {
             let priority = if dice.one_in(2) { i32::MIN } else { 0 };
             for _ in 0..choices {
-                let ask = Ask { priority, group: Some(1), ..greedy(&mut dice, 8, 20) };
+                let ask = TestRequest { priority, group: Some(1), ..greedy(&mut dice, 8, 20) };
                 ordinary.push(load.submit(ask)?);
             }
         }
