@@ -3,13 +3,15 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use muse_core::quant::Format;
 use muse_proto::v1;
 
 use super::quantize;
-use crate::config::{ConfigFile, ModelFlags, ServeFlags};
+use crate::config::{ConfigFile, ModelFlags, ServeFlags, unknown_variables, without_variables};
+use crate::logging::print_line;
 
 /// Muse-Glimmer on your own machine.
 #[derive(Parser)]
@@ -37,12 +39,15 @@ pub(super) enum Command {
 
 #[derive(Args)]
 pub(super) struct ServeCommand {
+    /// The same as --model
+    #[arg(value_name = "PATH", conflicts_with = "model")]
+    path: Option<PathBuf>,
     #[command(flatten)]
     pub(super) config: ConfigFile,
     #[command(flatten)]
     pub(super) serve: ServeFlags,
     #[command(flatten)]
-    pub(super) model: ModelFlags,
+    model: ModelFlags,
 }
 
 #[derive(Args)]
@@ -149,6 +154,9 @@ pub(super) struct QuantizeCommand {
 
 #[derive(Args)]
 pub(super) struct BenchCommand {
+    /// The same as --model
+    #[arg(value_name = "PATH", conflicts_with = "model")]
+    path: Option<PathBuf>,
     /// Lengths of prompts to run
     #[arg(short, long, value_name = "ROWS", value_delimiter = ',', default_value = "512,2048")]
     pub(super) prompt: Vec<u32>,
@@ -173,7 +181,7 @@ pub(super) struct BenchCommand {
     #[command(flatten)]
     pub(super) config: ConfigFile,
     #[command(flatten)]
-    pub(super) model: ModelFlags,
+    model: ModelFlags,
 }
 
 /// How tokens are drawn; what is absent is the checkpoint's default.
@@ -226,8 +234,17 @@ pub(super) enum Strength {
 impl Cli {
     /// Reads the command line; ends the process with advice when it makes no sense.
     pub(super) fn read() -> Self {
-        let mut command = Self::command();
-        let matches = command.get_matches_mut();
+        for warning in unknown_variables(&Self::command()) {
+            print_line(&format!("warning: {warning}"));
+        }
+        // The configuration reads variables, so that each error names its variable.
+        let mut command = without_variables(Self::command());
+        let matches = command.try_get_matches_from_mut(std::env::args_os());
+        let matches = matches.unwrap_or_else(|error| match error.kind() {
+            // The help names variables.
+            ErrorKind::DisplayHelp => Self::command().get_matches(),
+            _ => error.exit(),
+        });
         if let Some(("chat", chat)) = matches.subcommand()
             && chat.contains_id("server")
         {
@@ -239,10 +256,24 @@ impl Cli {
             if let Some(arg) = model.get_arguments().find(given) {
                 let flag = arg.get_long().unwrap_or_default();
                 let message = format!("--{flag} sets a model up here, --server talks to another's");
-                command.error(clap::error::ErrorKind::ArgumentConflict, message).exit();
+                command.error(ErrorKind::ArgumentConflict, message).exit();
             }
         }
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+impl ServeCommand {
+    /// Which model is served.
+    pub(super) fn model(&self) -> ModelFlags {
+        self.model.clone().with_model(self.path.clone())
+    }
+}
+
+impl BenchCommand {
+    /// Which model is measured.
+    pub(super) fn model(&self) -> ModelFlags {
+        self.model.clone().with_model(self.path.clone())
     }
 }
 

@@ -21,7 +21,7 @@ const DEFAULT_MAX_PARALLEL: usize = 8;
 pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     let Serving { options, log, log_format, target_itl } = command.config.serve(&command.serve)?;
     logging::start(&log, log_format)?;
-    let model = command.config.model(&command.model)?;
+    let model = command.config.model(&command.model())?;
     Server::check(&options)?;
     let loaded = load(&LoadOptions {
         default_max_parallel: DEFAULT_MAX_PARALLEL,

@@ -56,7 +56,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
 
 /// Room for the longest measurement and no more, unless the user says otherwise.
 fn options(command: &BenchCommand) -> Result<LoadOptions> {
-    let options = command.config.model(&command.model)?;
+    let options = command.config.model(&command.model())?;
     let most = |list: &[u32]| list.iter().copied().max().unwrap_or(0);
     if [&command.prompt, &command.rows].into_iter().flatten().any(|&rows| rows == 0) {
         bail!("a pass of 0 rows measures nothing; -p and --rows take numbers from 1");

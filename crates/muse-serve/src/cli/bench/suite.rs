@@ -31,7 +31,7 @@ const CONTEXT: u32 = 2048;
 const WARM_UP: u32 = 8;
 
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
-    let options = command.config.model(&command.model)?;
+    let options = command.config.model(&command.model())?;
     if options.kv_disk.is_some() {
         bail!("the suite runs with an empty cache; leave out --kv-disk");
     }
