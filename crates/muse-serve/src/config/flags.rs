@@ -102,6 +102,14 @@ pub(crate) struct ServeFlags {
     /// Address of HTTP [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", env = "MUSE_HTTP")]
     pub(super) http: Option<Address>,
+    /// Another name of the model, for requests; may be repeated
+    #[arg(long, value_name = "NAME", env = "MUSE_ALIAS", value_delimiter = ',')]
+    pub(super) alias: Option<Vec<String>>,
+    /// Refuse requests for a model of a name that is not known
+    #[arg(long, value_name = "yes|no", env = "MUSE_STRICT_MODEL")]
+    #[arg(value_parser = BoolishValueParser::new())]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
+    pub(super) strict_model: Option<bool>,
     /// How long running requests may take to finish when the server is told to stop [default: 30]
     #[arg(long, value_name = "SECONDS", env = "MUSE_DRAIN", allow_negative_numbers = true)]
     pub(super) drain: Option<u64>,
@@ -187,6 +195,8 @@ impl ServeFlags {
             http,
             host: self.host.or(lower.host),
             port: self.port.or(lower.port),
+            alias: self.alias.or(lower.alias),
+            strict_model: self.strict_model.or(lower.strict_model),
             drain: self.drain.or(lower.drain),
             target_itl: self.target_itl.or(lower.target_itl),
             log: self.log.or(lower.log),

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use muse_core::contract::KvType;
-use muse_serve::ServeOptions;
 use muse_serve::runtime::{KvDiskOptions, LoadOptions};
+use muse_serve::{ModelNames, ServeOptions};
 use serde::Deserialize;
 
 use crate::logging::LogFormat;
@@ -38,6 +38,8 @@ pub(crate) struct Serving {
     pub(crate) options: ServeOptions,
     /// Time between tokens of an answer to aim for while other prompts are read.
     pub(crate) target_itl: Duration,
+    /// Names that requests may give the model.
+    pub(crate) names: ModelNames,
     /// Filter of the log.
     pub(crate) log: String,
     /// How the log is written.
@@ -134,6 +136,10 @@ fn serving(flags: ServeFlags) -> Result<Serving> {
             ..usual
         },
         target_itl: Duration::from_millis(flags.target_itl.unwrap_or(TARGET_ITL_MS)),
+        names: ModelNames {
+            aliases: flags.alias.unwrap_or_default(),
+            strict: flags.strict_model.unwrap_or(false),
+        },
         log: flags.log.unwrap_or_else(|| "info".to_owned()),
         log_format: flags.log_format.unwrap_or_default(),
     })

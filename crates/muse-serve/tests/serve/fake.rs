@@ -12,7 +12,7 @@ use muse_core::contract::{
     Sink, Timings, Token, Tokenizer, ToolCall, Usage, Verify,
 };
 use muse_core::{Error, Result};
-use muse_serve::{App, ModelCard, ServeOptions, Server};
+use muse_serve::{App, ModelCard, ModelNames, ServeOptions, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -342,6 +342,7 @@ pub(crate) fn app(engine: impl Engine + 'static) -> App {
         grammars: None,
         sampling: Sampling { temperature: 0.7, ..Sampling::default() },
         stop: vec![EOT],
+        names: ModelNames { strict: true, ..ModelNames::default() },
     }
 }
 
