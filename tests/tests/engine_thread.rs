@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use muse_core::Error;
 use muse_core::contract::{Engine, Event, FinishReason, Sink, Token};
@@ -31,7 +31,8 @@ fn waited() -> (Sink, mpsc::Receiver<FinishReason>) {
     (Box::new(sink), hear)
 }
 
-const LONG: Duration = Duration::from_secs(60);
+/// A bound for hangs only: a slow machine must not fail a test.
+const LONG: Duration = Duration::from_secs(3600);
 
 #[test]
 fn requests_from_many_threads_are_served() {
@@ -125,15 +126,13 @@ fn dropping_the_engine_cancels_what_runs() {
     engine
         .submit(TestRequest::greedy(words(9), 4000).request(setup.fake.vocab), sink)
         .expect("is taken");
-    let before = Instant::now();
     drop(engine);
     let reason = end.try_recv().expect("the thread has ended");
     assert!(matches!(reason, FinishReason::Cancelled | FinishReason::Length));
-    assert!(before.elapsed() < LONG);
 }
 
 #[test]
-fn a_panic_is_told_to_everyone_and_reported_once() {
+fn a_panic_ends_every_request_and_is_reported_once() {
     let reports = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&reports);
     let mut setup = Setup::roomy();
