@@ -3,8 +3,11 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod answer_prefix;
+mod answer_rule;
 mod constrain;
 mod encode;
+mod gbnf;
 pub mod json;
 mod parser;
 mod render;
@@ -14,7 +17,8 @@ mod template;
 mod template_file;
 mod tokenizer;
 
-pub use constrain::{AnswerRule, Grammars, ReasoningBudget};
+pub use answer_rule::AnswerRule;
+pub use constrain::{Grammars, ReasoningBudget};
 pub use encode::{encode, encode_with_images};
 /// The contracts whose types appear in this crate's interface.
 pub use muse_core;

@@ -344,6 +344,32 @@ fn a_committed_header_begins_inside_the_body() {
 }
 
 #[test]
+fn a_continued_message_begins_with_what_is_new() {
+    let continued = |recipient: &str, text: &str| Conversation {
+        answer_prefix: vec![
+            PromptPart::Text(format!(" to={recipient}")),
+            PromptPart::Special("<|message|>"),
+            PromptPart::Text(text.to_owned()),
+        ],
+        ..conversation()
+    };
+    let user = continued("user", "Once to=");
+    assert_eq!(parse_with(&user, "count<|eot|>", true, &[]), "|count|");
+    let more = " more<|eom|><|start|>assistant to=user<|message|>b<|eot|>";
+    assert_eq!(parse_with(&user, more, true, &["ce".to_owned()]), "| more\nb|");
+    let thought = continued("self", "a");
+    let more = "b<|eom|><|start|>assistant to=user<|message|>c<|eot|>";
+    assert_eq!(parse_with(&thought, more, true, &[]), "b|c|");
+}
+
+#[test]
+fn an_omitted_header_is_read() {
+    let none = Conversation { omit_generation_prompt: true, ..conversation() };
+    let text = "<|start|>assistant to=user<|message|>a<|eot|>";
+    assert_eq!(parse_with(&none, text, true, &[]), "|a|");
+}
+
+#[test]
 fn call_ids_are_unique() {
     let text = format!(" to=count<|message|>{}<|eot|>", count(1));
     let mut ids = std::collections::HashSet::new();

@@ -280,13 +280,13 @@ fn fields_of_the_wrong_kind_are_named() {
         ("tools", json!([{"name": "self"}]), "tools[0].name"),
         ("tool_choice", json!("sometimes"), "tool_choice"),
         ("temperature", json!("hot"), "temperature"),
-        ("temperature", json!(2.5), "temperature"),
-        ("max_tokens", json!(-1), "max_tokens"),
+        ("temperature", json!(101), "temperature"),
+        ("max_tokens", json!(-2), "max_tokens"),
+        ("max_tokens", json!(0), "max_tokens"),
         ("max_completion_tokens", json!(1.5), "max_completion_tokens"),
         ("n", json!(0), "n"),
         ("top_logprobs", json!(5), "top_logprobs"),
         ("stop", json!(["a", 1]), "stop[1]"),
-        ("stop", json!([""]), "stop"),
         ("logit_bias", json!({"x": 1}), "logit_bias"),
         ("logit_bias", json!({"5": 101}), "logit_bias.5"),
         ("response_format", json!({"type": "xml"}), "response_format.type"),
@@ -314,7 +314,7 @@ fn fields_of_the_wrong_kind_are_named() {
 fn fields_of_the_right_kind_are_read() {
     let body = json!({
         "messages": user("?"), "model": "m", "unknown": {"x": 1}, "temperature": 0.5, "top_p": 1,
-        "top_k": -1, "min_p": 0.1, "seed": -1, "stop": "END", "max_tokens": 5, "max_completion_tokens": 7,
+        "top_k": -1, "min_p": 0.1, "seed": -7, "stop": "END", "max_tokens": 5, "max_completion_tokens": 7,
         "logprobs": true, "top_logprobs": 3, "n": 2, "stream": true,
         "stream_options": {"include_usage": true}, "logit_bias": {"5": -100}, "stop_token_ids": [3],
         "tool_namespace_descriptions": {"a": "b"}, "thinking_token_budget": 100, "user": null,
@@ -322,7 +322,7 @@ fn fields_of_the_right_kind_are_read() {
     let request = request(&body);
     assert_eq!(request.model.as_deref(), Some("m"));
     assert_eq!((request.sampling.temperature, request.sampling.top_k), (Some(0.5), Some(0)));
-    assert_eq!(request.sampling.seed, Some(u64::MAX));
+    assert_eq!(request.sampling.seed, Some(u64::MAX - 6));
     assert_eq!(request.sampling.logit_bias, [(Token(5), -100.0)]);
     assert_eq!((request.max_tokens, request.n, request.logprobs), (Some(7), 2, Some(3)));
     assert_eq!((request.stop, request.stop_token_ids), (vec!["END".to_owned()], vec![3]));

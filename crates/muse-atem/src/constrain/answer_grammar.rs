@@ -7,12 +7,14 @@ use std::fmt::Write;
 use muse_core::contract::{Conversation, Tokenizer, Tool};
 use muse_core::{Error, Result};
 
-use super::answer_rule::AnswerRule;
 use super::lark::literal;
 use super::limits::MAX_TEXT_BYTES;
 use super::parameter_value::{self, ParameterRules, ToolSchema};
 use super::regex;
 use super::schema_check::{self, SchemaTotals};
+use crate::answer_prefix::AnswerPrefix;
+use crate::answer_rule::AnswerRule;
+use crate::gbnf;
 use crate::json::{Json, first, follow};
 use crate::request::ToolChoice;
 use crate::special_token::SpecialToken;
@@ -63,12 +65,8 @@ pub(super) fn answer_grammar(
             writeln!(out, "start: block_0 {}", special.end).expect(STRING);
             tool_block(0, tool, &mut values, &mut totals, &mut out)?;
         }
-        // The prompt already holds the header of the answer.
-        _ if !conversation.answer_prefix.is_empty() => {
-            writeln!(out, "start: body {}", special.end).expect(STRING);
-            body(answer, &mut totals, &mut out)?;
-        }
         _ => {
+            start(conversation, tools, answer, &special, tokenizer, &mut out)?;
             let free_after_call = !conversation.single_call;
             messages(tools, choice, answer, &special, free_after_call, &mut totals, &mut out)?;
             for (i, tool) in tools.iter().enumerate() {
@@ -93,6 +91,32 @@ struct SpecialTokens {
     next: String,
 }
 
+/// Where the answer begins: with a header, or in a message whose header the prompt has.
+fn start(
+    conversation: &Conversation,
+    tools: &[Tool],
+    answer: &AnswerRule,
+    special: &SpecialTokens,
+    tokenizer: &dyn Tokenizer,
+    out: &mut String,
+) -> Result<()> {
+    let SpecialTokens { end, next, .. } = special;
+    let start = match AnswerPrefix::of(&conversation.answer_prefix) {
+        None if conversation.omit_generation_prompt => {
+            let start = SpecialToken::Start.id(tokenizer)?;
+            format!("<[{}]> \"assistant\" messages", start.0)
+        }
+        None => "messages".to_owned(),
+        Some(prefix) if prefix.is_reasoning() => format!("TEXT {next} messages"),
+        Some(_) if *answer == AnswerRule::Free && !tools.is_empty() => {
+            format!("body ( {end} | {next} messages )")
+        }
+        Some(_) => format!("body {end}"),
+    };
+    writeln!(out, "start: {start}").expect(STRING);
+    Ok(())
+}
+
 fn messages(
     tools: &[Tool],
     choice: &ToolChoice,
@@ -109,16 +133,16 @@ fn messages(
         alternatives.push(format!("answer {end}"));
         // Only an unconstrained answer may be followed by another message.
         if *answer == AnswerRule::Free && !tools.is_empty() {
-            alternatives.push(format!("answer {next} start"));
+            alternatives.push(format!("answer {next} messages"));
         }
     }
     if !tools.is_empty() {
         alternatives.push(format!("call {end}"));
         if more_calls {
-            alternatives.push(format!("call {next} start"));
+            alternatives.push(format!("call {next} messages"));
         }
     }
-    writeln!(out, "start: reasoning* ( {} )", alternatives.join(" | ")).expect(STRING);
+    writeln!(out, "messages: reasoning* ( {} )", alternatives.join(" | ")).expect(STRING);
     writeln!(out, "reasoning: \" to=self\" {message} TEXT {next}").expect(STRING);
     if !required {
         writeln!(out, "answer: \" to=user\" {message} body").expect(STRING);
@@ -170,6 +194,12 @@ fn body(answer: &AnswerRule, totals: &mut SchemaTotals, out: &mut String) -> Res
         AnswerRule::Lark(grammar) => {
             check_embedded_schemas(grammar, totals).map_err(|error| {
                 Error::Invalid(format!("the grammar cannot be honoured: {error}"))
+            })?;
+            format!("@{ANSWER}")
+        }
+        AnswerRule::Gbnf(grammar) => {
+            gbnf::translate(grammar).map_err(|error| {
+                Error::Invalid(format!("the GBNF grammar cannot be honoured: {error}"))
             })?;
             format!("@{ANSWER}")
         }

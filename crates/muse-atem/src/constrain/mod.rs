@@ -4,9 +4,9 @@
 //! contains.
 
 mod answer_grammar;
-mod answer_rule;
 mod compile_slots;
 mod explain;
+mod finite;
 mod grammar;
 mod lark;
 mod limits;
@@ -26,6 +26,10 @@ use llguidance::{Matcher, ParserFactory};
 use muse_core::contract::{Constraint, Conversation, Tokenizer as _};
 use muse_core::{Error, Result};
 
+use crate::answer_prefix::AnswerPrefix;
+use crate::answer_rule::AnswerRule;
+use crate::encode::encode;
+use crate::gbnf;
 use crate::request::ToolChoice;
 use crate::special_token::SpecialToken;
 use crate::tokenizer::Tokenizer;
@@ -33,7 +37,6 @@ use compile_slots::CompileSlots;
 use grammar::GrammarConstraint;
 use limits::MAX_GRAMMAR_BYTES;
 
-pub use answer_rule::AnswerRule;
 pub use reasoning_budget::ReasoningBudget;
 
 /// The largest regular expression or grammar written by a client, in bytes: a long text in one
@@ -135,8 +138,24 @@ impl Grammars {
         else {
             return Ok(None);
         };
-        let matcher = self.compile(grammar, answer, keep_going)?;
+        let mut matcher = self.compile(grammar, answer, keep_going)?;
+        if let Some(prefix) = AnswerPrefix::of(&conversation.answer_prefix) {
+            self.continue_text(&mut matcher, prefix)?;
+        }
         Ok(Some(Box::new(GrammarConstraint::new(matcher))))
+    }
+
+    /// Advances a constraint by the text of the message that the answer continues.
+    fn continue_text(&self, matcher: &mut Matcher, prefix: AnswerPrefix<'_>) -> Result<()> {
+        let tokens = encode(prefix.text, self.tokenizer.as_ref())?;
+        let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
+        if matcher.validate_tokens(&ids).map_err(explain::too_complex)? < ids.len() {
+            return Err(Error::Invalid(
+                "the message to continue does not fit what the answer must be; change one of them"
+                    .to_owned(),
+            ));
+        }
+        matcher.consume_tokens(&ids).map_err(explain::too_complex)
     }
 
     fn compile(
@@ -145,13 +164,8 @@ impl Grammars {
         answer: &AnswerRule,
         keep_going: &dyn Fn() -> bool,
     ) -> Result<Matcher> {
-        let (kind, part) = match answer {
-            AnswerRule::Regex(text) => ("regex", text.as_str()),
-            AnswerRule::Lark(text) => ("lark", text.as_str()),
-            _ => ("", ""),
-        };
-        check_size(&grammar, part)?;
-        let key = format!("{grammar}\n%%{kind}\n{part}");
+        let own = ClientGrammar::of(answer)?;
+        let key = check_size(&grammar, own.as_ref())?;
         if let Some(found) = self.lock().compiled.get(&key) {
             return Ok(found.deep_clone());
         }
@@ -164,7 +178,7 @@ impl Grammars {
             return Ok(found.deep_clone());
         }
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        let matcher = self.create(grammar_of(grammar, answer), answer)?;
+        let matcher = self.create(grammar_of(grammar, own), answer)?;
         if let Some(error) = matcher.get_error() {
             return Err(refused(answer, &error));
         }
@@ -224,30 +238,56 @@ impl Cache {
     }
 }
 
-/// Refuses grammars that are too large to compile.
-fn check_size(grammar: &str, part: &str) -> Result<()> {
-    let whole = grammar.len() + part.len();
-    if whole > MAX_GRAMMAR_BYTES {
+/// A grammar or expression that a client wrote, as the compiler takes it.
+enum ClientGrammar {
+    Regex(String),
+    Lark(String),
+}
+
+impl ClientGrammar {
+    fn of(answer: &AnswerRule) -> Result<Option<Self>> {
+        let (source, grammar) = match answer {
+            AnswerRule::Regex(regex) => (regex, Self::Regex(regex.clone())),
+            AnswerRule::Lark(lark) => (lark, Self::Lark(lark.clone())),
+            AnswerRule::Gbnf(gbnf) => {
+                let lark = gbnf::translate(gbnf).map_err(Error::Invalid)?;
+                (gbnf, Self::Lark(lark))
+            }
+            _ => return Ok(None),
+        };
+        if source.len() > MAX_CLIENT_BYTES {
+            return Err(Error::Invalid(format!(
+                "the grammar or expression has {} bytes, at most {MAX_CLIENT_BYTES}; use a smaller \
+                 one",
+                source.len()
+            )));
+        }
+        Ok(Some(grammar))
+    }
+}
+
+/// Refuses grammars that are too large to compile. Returns the key to keep the compiled one by.
+fn check_size(grammar: &str, own: Option<&ClientGrammar>) -> Result<String> {
+    let (kind, own) = match own {
+        Some(ClientGrammar::Regex(text)) => ("regex", text.as_str()),
+        Some(ClientGrammar::Lark(text)) => ("lark", text.as_str()),
+        None => ("", ""),
+    };
+    let bytes = grammar.len() + own.len();
+    if bytes > MAX_GRAMMAR_BYTES {
         return Err(Error::Invalid(format!(
-            "the grammar has {whole} bytes, at most {MAX_GRAMMAR_BYTES}; use smaller schemas"
+            "the grammar has {bytes} bytes, at most {MAX_GRAMMAR_BYTES}; use smaller schemas"
         )));
     }
-    if part.len() > MAX_CLIENT_BYTES {
-        return Err(Error::Invalid(format!(
-            "the grammar or expression has {} bytes, at most {MAX_CLIENT_BYTES}; use a smaller one",
-            part.len()
-        )));
-    }
-    Ok(())
+    Ok(format!("{grammar}\n%%{kind}\n{own}"))
 }
 
 /// The grammar of an answer, with the client's own grammar when there is one.
-fn grammar_of(grammar: String, answer: &AnswerRule) -> TopLevelGrammar {
-    let own = match answer {
-        AnswerRule::Regex(regex) => Some(GrammarWithLexer::from_regex(regex)),
-        AnswerRule::Lark(lark) => Some(GrammarWithLexer::from_lark(lark.clone())),
-        _ => None,
-    };
+fn grammar_of(grammar: String, own: Option<ClientGrammar>) -> TopLevelGrammar {
+    let own = own.map(|own| match own {
+        ClientGrammar::Regex(regex) => GrammarWithLexer::from_regex(&regex),
+        ClientGrammar::Lark(lark) => GrammarWithLexer::from_lark(lark),
+    });
     let named = |grammar: GrammarWithLexer| GrammarWithLexer {
         name: Some(answer_grammar::ANSWER.to_owned()),
         ..grammar
@@ -264,6 +304,7 @@ fn refused(answer: &AnswerRule, error: &str) -> Error {
         // The compiler's message for a Lark grammar; the lines after the first quote the rest of
         // the answer's grammar.
         AnswerRule::Lark(_) => ("the grammar", error.lines().next().unwrap_or_default().to_owned()),
+        AnswerRule::Gbnf(_) => ("the GBNF grammar", explain::explain(error)),
         AnswerRule::JsonSchema(_) => ("the JSON schema", explain::explain(error)),
         AnswerRule::Choice(_) => ("the choice of texts", explain::explain(error)),
         AnswerRule::Free | AnswerRule::JsonObject => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use muse_core::contract::{Constraint, Conversation, PromptPart, Token, TokenMask, Tokenizer};
 use muse_core::{Error, Result};
 
+use crate::answer_prefix::AnswerPrefix;
 use crate::encode::encode;
 use crate::special_token::SpecialToken;
 
@@ -67,8 +68,11 @@ impl ReasoningBudget {
             closing.push(PromptPart::Text("assistant".to_owned()));
         }
         let token = |special: SpecialToken| special.id(tokenizer.as_ref());
-        let position =
-            if conversation.answer_prefix.is_empty() { Position::Header } else { Position::Other };
+        let position = match AnswerPrefix::of(&conversation.answer_prefix) {
+            None => Position::Header,
+            Some(prefix) if prefix.is_reasoning() => Position::Reasoning,
+            Some(_) => Position::Other,
+        };
         Ok(Self {
             budget,
             start: token(SpecialToken::Start)?,

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use super::finite;
 use super::limits::MAX_TEXT_BYTES;
 use super::regex;
 use crate::json::{Json, Number, References};
@@ -134,7 +135,8 @@ pub(super) fn check(schema: &Json, totals: &mut SchemaTotals) -> Result<(), Stri
         joins: false,
     };
     checker.schema(schema)?;
-    checker.joined_divisors()
+    checker.joined_divisors()?;
+    finite::check(schema)
 }
 
 struct SchemaChecker<'a> {
@@ -153,8 +155,8 @@ impl SchemaChecker<'_> {
         self.totals.schemas += 1;
         if self.totals.schemas > MAX_SCHEMAS {
             return Err(format!(
-                "it holds, with others of the request, more than {MAX_SCHEMAS} schemas; use a smaller schema, and `$ref` for \
-                 parts that come again"
+                "it holds, with others of the request, more than {MAX_SCHEMAS} schemas; use a \
+                 smaller schema, and `$ref` for parts that come again"
             ));
         }
         match schema {

@@ -151,6 +151,17 @@ pub(crate) fn escape(text: &str, out: &mut String) {
     print::escaped(text, out);
 }
 
+/// The members of an object as text, none of them built; of duplicate keys the last counts.
+pub(crate) fn members(text: &str) -> Result<Vec<(String, &str)>, JsonError> {
+    read::members(text)
+}
+
+/// Parses a checked text that is one value, and says how many of `limit` values it leaves; none
+/// when it takes more.
+pub(crate) fn bounded(text: &str, limit: usize) -> Option<(Json, usize)> {
+    read::bounded(text, limit).ok()
+}
+
 /// Parses one value at the start of a text; also returns the number of bytes it takes.
 pub(crate) fn first(text: &str) -> Result<(Json, usize), JsonError> {
     read::first(text)

@@ -59,6 +59,15 @@ impl Number {
         self.0.parse().ok()
     }
 
+    /// The value, when it is whole, `3.0` and `1e2` included, and a double holds it exactly.
+    pub fn to_whole(&self) -> Option<i64> {
+        const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+        self.to_i64().or_else(|| {
+            let value = self.to_f64();
+            (value.fract() == 0.0 && value.abs() <= MAX_EXACT).then_some(value as i64)
+        })
+    }
+
     /// Spelled like Python's `str()` after `json.loads`: integers exact, floats by `repr`.
     pub fn to_python(&self) -> String {
         match (self.is_integer(), self.0.as_str()) {

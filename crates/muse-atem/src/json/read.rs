@@ -6,32 +6,75 @@ use super::{Json, JsonError, MAX_DEPTH, Number};
 
 /// Parses one value and nothing else.
 pub(super) fn whole(text: &str) -> Result<Json, JsonError> {
-    let mut reader = Reader { text, at: 0 };
-    let value = reader.value(0)?;
-    reader.space();
-    match reader.text[reader.at..].chars().next() {
-        None => Ok(value),
-        Some(found) => Err(reader.error(format!("found {found:?} behind the value"))),
-    }
+    bounded(text, usize::MAX).map(|(value, _)| value)
 }
 
 /// Parses one value at the start of a text; also returns the number of bytes it takes.
 pub(super) fn first(text: &str) -> Result<(Json, usize), JsonError> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader::new(text);
     let value = reader.value(0)?;
     Ok((value, reader.at))
+}
+
+/// The members of an object as text, none of them built; of duplicate keys the last counts. The
+/// whole text is checked.
+pub(super) fn members(text: &str) -> Result<Vec<(String, &str)>, JsonError> {
+    let mut reader = Reader::new(text);
+    reader.space();
+    if reader.peek() != Some(b'{') {
+        let found = whole(text)?.kind();
+        let message = format!("found {found}, expected an object");
+        return Err(JsonError { offset: reader.at, message });
+    }
+    let mut members = Vec::new();
+    reader.members(|reader, key| {
+        reader.space();
+        let start = reader.at;
+        reader.skip(1)?;
+        members.push((key, &text[start..reader.at]));
+        Ok(())
+    })?;
+    reader.end()?;
+    Ok(last_wins(members))
+}
+
+/// Reads one value that fills the text, built of at most `limit` values, and how many are left.
+pub(super) fn bounded(text: &str, limit: usize) -> Result<(Json, usize), JsonError> {
+    let mut reader = Reader { left: limit, ..Reader::new(text) };
+    let value = reader.value(0)?;
+    reader.end()?;
+    Ok((value, reader.left))
 }
 
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// How many more values may be built.
+    left: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, at: 0, left: usize::MAX }
+    }
+
+    /// Nothing but white space may follow.
+    fn end(&mut self) -> Result<(), JsonError> {
+        self.space();
+        match self.text[self.at..].chars().next() {
+            None => Ok(()),
+            Some(found) => Err(self.error(format!("found {found:?} after the value"))),
+        }
+    }
+
     fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
         if depth > MAX_DEPTH {
             return Err(self.error(format!("nested deeper than {MAX_DEPTH} levels")));
         }
+        self.left = match self.left.checked_sub(1) {
+            Some(left) => left,
+            None => return Err(self.error("too many values".to_owned())),
+        };
         self.space();
         match self.peek() {
             Some(b'{') => self.object(depth),
@@ -54,10 +97,22 @@ impl Reader<'_> {
 
     fn object(&mut self, depth: usize) -> Result<Json, JsonError> {
         let mut members = Vec::new();
+        self.members(|reader, key| {
+            members.push((key, reader.value(depth + 1)?));
+            Ok(())
+        })?;
+        Ok(Json::Object(last_wins(members)))
+    }
+
+    /// An object whose values `value` reads.
+    fn members(
+        &mut self,
+        mut value: impl FnMut(&mut Self, String) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
         self.at += 1;
         self.space();
         if self.take(b'}') {
-            return Ok(Json::Object(members));
+            return Ok(());
         }
         loop {
             self.space();
@@ -69,11 +124,10 @@ impl Reader<'_> {
             if !self.take(b':') {
                 return Err(self.unexpected("`:`"));
             }
-            let value = self.value(depth + 1)?;
-            members.push((key, value));
+            value(self, key)?;
             self.space();
             if self.take(b'}') {
-                return Ok(Json::Object(last_wins(members)));
+                return Ok(());
             }
             if !self.take(b',') {
                 return Err(self.unexpected("`,` or `}`"));
@@ -81,18 +135,44 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads a value without building it; a text that is skipped is as valid as one that is built.
+    fn skip(&mut self, depth: usize) -> Result<(), JsonError> {
+        if depth > MAX_DEPTH {
+            return Err(self.error(format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        self.space();
+        match self.peek() {
+            Some(b'{') => self.members(|reader, _| reader.skip(depth + 1)),
+            Some(b'[') => self.items(|reader| reader.skip(depth + 1)),
+            // No more than one of these is in memory at a time.
+            _ => self.value(depth).map(drop),
+        }
+    }
+
     fn array(&mut self, depth: usize) -> Result<Json, JsonError> {
         let mut items = Vec::new();
+        self.items(|reader| {
+            items.push(reader.value(depth + 1)?);
+            Ok(())
+        })?;
+        Ok(Json::Array(items))
+    }
+
+    /// A list whose items `item` reads.
+    fn items(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
         self.at += 1;
         self.space();
         if self.take(b']') {
-            return Ok(Json::Array(items));
+            return Ok(());
         }
         loop {
-            items.push(self.value(depth + 1)?);
+            item(self)?;
             self.space();
             if self.take(b']') {
-                return Ok(Json::Array(items));
+                return Ok(());
             }
             if !self.take(b',') {
                 return Err(self.unexpected("`,` or `]`"));
@@ -212,7 +292,7 @@ impl Reader<'_> {
 const FEW: usize = 8;
 
 /// Of duplicate keys, keeps the first position and the last value.
-pub(super) fn last_wins(members: Vec<(String, Json)>) -> Vec<(String, Json)> {
+pub(super) fn last_wins<T>(members: Vec<(String, T)>) -> Vec<(String, T)> {
     let repeated = |at: usize| members[..at].iter().any(|(key, _)| *key == members[at].0);
     if members.len() <= FEW && !(1..members.len()).any(repeated) {
         return members;
@@ -222,7 +302,7 @@ pub(super) fn last_wins(members: Vec<(String, Json)>) -> Vec<(String, Json)> {
     for (key, value) in members {
         match places.get(&key) {
             Some(&place) => {
-                let member: &mut (String, Json) = &mut unique[place];
+                let member: &mut (String, T) = &mut unique[place];
                 member.1 = value;
             }
             None => {
@@ -266,7 +346,7 @@ mod tests {
             ("{n: 4", "found 'n', expected a key in double quotes at byte 1"),
             ("[1 2]", "found '2', expected `,` or `]` at byte 3"),
             ("NaN", "found 'N', expected a value at byte 0"),
-            ("1 x", "found 'x' behind the value at byte 2"),
+            ("1 x", "found 'x' after the value at byte 2"),
             ("01", "`01` is not a number at byte 0"),
             (r#""\ud800""#, "a lone surrogate in a string at byte 7"),
             ("\"a\nb\"", "control character 0x0a inside a string at byte 2"),

@@ -1,17 +1,17 @@
 //! Parses one answer of the assistant: which message is open and what its text means. Takes text
 //! and special tokens; token ids and bytes are decoded by the callers in `mod.rs`.
 
-use std::ops::Range;
-
 use muse_core::contract::{Channel, Conversation, ParsedEvent, PromptPart, ToolCall};
 
 use super::argument_value;
 use super::call_deltas::CallDeltas;
 use super::event_buffer::{ContentRange, EventBuffer};
 use super::header::{HeaderParser, Sender};
+use super::special_tokens::without_special_tokens;
 use super::text_message::{HeldText, RecipientSwitch, TextStep};
 use super::tool_block::{CallTarget, Invoke, ToolBlockParser};
 use super::tools::DeclaredTools;
+use crate::answer_prefix::AnswerPrefix;
 use crate::json::Json;
 use crate::special_token::SpecialToken;
 
@@ -73,7 +73,8 @@ impl AnswerParser {
             position: 0,
             message_start: 0,
         };
-        for part in &conversation.answer_prefix {
+        let Some(prefix) = AnswerPrefix::of(&conversation.answer_prefix) else { return parser };
+        for part in prefix.headers {
             match part {
                 PromptPart::Text(text) => parser.text(text),
                 PromptPart::Special(spelling) => {
@@ -85,6 +86,11 @@ impl AnswerParser {
                 }
                 PromptPart::Image(_) | PromptPart::Video(_) => {}
             }
+        }
+        // The answer is what follows the prompt.
+        parser.events.discard();
+        if prefix.continues() {
+            parser.events.continue_message(prefix.is_reasoning());
         }
         parser
     }
@@ -496,39 +502,6 @@ impl AnswerParser {
             arguments: arguments.to_compact(),
         })
     }
-}
-
-/// The parts of a text between the special tokens spelled in it, and between those that are
-/// spelled once others are taken out.
-fn without_special_tokens(text: &str) -> Vec<Range<usize>> {
-    let mut parts = vec![0..text.len()];
-    for token in SpecialToken::ALL {
-        let plain: String = parts.iter().map(|part| &text[part.clone()]).collect();
-        let mut found =
-            plain.match_indices(token.text()).map(|(at, _)| at..at + token.text().len());
-        let mut next = found.next();
-        let (mut kept, mut at) = (Vec::with_capacity(parts.len()), 0);
-        for part in parts {
-            let end = at + part.len();
-            let mut from = at;
-            while let Some(special) = next.clone().filter(|special| special.start < end) {
-                if special.start > from {
-                    kept.push(part.start + from - at..part.start + special.start - at);
-                }
-                from = special.end.min(end);
-                if special.end > end {
-                    break;
-                }
-                next = found.next();
-            }
-            if end > from {
-                kept.push(part.start + from - at..part.start + end - at);
-            }
-            at = end;
-        }
-        parts = kept;
-    }
-    parts
 }
 
 /// The held-back token and header turned out to be text of the parameter's value.

@@ -82,6 +82,17 @@ impl EventBuffer {
         self.content.newline_due = self.content.has_text;
     }
 
+    /// The open message has text already.
+    pub(super) fn continue_message(&mut self, is_reasoning: bool) {
+        let channel = if is_reasoning { &mut self.reasoning } else { &mut self.content };
+        channel.has_text = true;
+    }
+
+    /// Forgets the events so far.
+    pub(super) fn discard(&mut self) {
+        self.out.clear();
+    }
+
     pub(super) fn reasoning(&mut self, text: &str) {
         if text.is_empty() || self.stopped {
             return;

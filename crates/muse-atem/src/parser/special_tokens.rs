@@ -1,5 +1,7 @@
 //! Finds special tokens that are spelled in text.
 
+use std::ops::Range;
+
 use super::work_counter;
 use crate::special_token::SpecialToken;
 
@@ -79,4 +81,37 @@ fn prefix_with(start: &str, character: char) -> Option<&'static str> {
         rest.is_some_and(|rest| rest.starts_with(character))
     };
     SpecialToken::ALL.iter().find(|token| begins(token)).map(|token| &token.text()[..longer])
+}
+
+/// The parts of a text between the special tokens spelled in it, and between those that are
+/// spelled once others are taken out.
+pub(super) fn without_special_tokens(text: &str) -> Vec<Range<usize>> {
+    let mut parts = Vec::from([Range { start: 0, end: text.len() }]);
+    for token in SpecialToken::ALL {
+        let plain: String = parts.iter().map(|part| &text[part.clone()]).collect();
+        let mut found =
+            plain.match_indices(token.text()).map(|(at, _)| at..at + token.text().len());
+        let mut next = found.next();
+        let (mut kept, mut at) = (Vec::with_capacity(parts.len()), 0);
+        for part in parts {
+            let end = at + part.len();
+            let mut from = at;
+            while let Some(special) = next.clone().filter(|special| special.start < end) {
+                if special.start > from {
+                    kept.push(part.start + from - at..part.start + special.start - at);
+                }
+                from = special.end.min(end);
+                if special.end > end {
+                    break;
+                }
+                next = found.next();
+            }
+            if end > from {
+                kept.push(part.start + from - at..part.start + end - at);
+            }
+            at = end;
+        }
+        parts = kept;
+    }
+    parts
 }

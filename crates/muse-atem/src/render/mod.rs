@@ -13,11 +13,12 @@ use muse_core::{Error, Result};
 use crate::special_token::{BEGIN_OF_TEXT, SpecialToken};
 use prompt::PromptBuilder;
 
-/// The prompt of a conversation, ending where the assistant's answer begins.
+/// The prompt of a conversation, ending where the assistant's answer begins, or before its header
+/// when the conversation omits that.
 ///
 /// Names, recipients, the reasoning strength, dates and call ids are written as they are; they are
 /// checked where a request is read: by [`crate::request::ChatRequest`], or with
-/// [`crate::request::check_tool_name`] and [`crate::request::check_calls`].
+/// [`crate::request::check_tool_name`] and [`crate::request::resolve_calls`].
 ///
 /// # Errors
 /// [`muse_core::Error::Invalid`] when the arguments of a call or the parameters of a tool are not
@@ -25,6 +26,9 @@ use prompt::PromptBuilder;
 pub fn render(conversation: &Conversation) -> Result<Vec<PromptPart>> {
     let mut prompt = write_messages(conversation)?;
     check_media(conversation, &prompt.parts)?;
+    if conversation.omit_generation_prompt {
+        return Ok(prompt.parts);
+    }
     prompt.special(SpecialToken::Start);
     prompt.text("assistant");
     for part in &conversation.answer_prefix {
@@ -56,8 +60,8 @@ pub fn to_text(parts: &[PromptPart]) -> Result<String> {
             && let Some(special) = find_special_token(text)
         {
             return Err(Error::Invalid(format!(
-                "a text of the conversation spells the special token {special:?}, which an engine that takes \
-                 text would obey; take it out, or send token ids, in which it stays text"
+                "a text of the conversation spells the special token {special:?}, which an engine \
+                 that takes text would obey; take it out, or send token ids, in which it stays text"
             )));
         }
     }

@@ -1,7 +1,7 @@
 //! Typed access to the fields of an object, with the path of each for error messages.
 
 use super::error::RequestError;
-use crate::json::{Json, Number};
+use crate::json::Json;
 
 /// An object and its path in the request.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
         let Some(number) = self.typed(key, "a whole number", Json::as_number)? else {
             return Ok(None);
         };
-        match number.to_u64().and_then(|value| u32::try_from(value).ok()) {
+        match number.to_whole().and_then(|value| u32::try_from(value).ok()) {
             Some(value) if (min..=max).contains(&value) => Ok(Some(value)),
             _ => {
                 let found = number.text();
@@ -101,15 +101,24 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number of 64 bits, negative ones included.
+    /// A whole number from `min` on; -1 means no limit.
+    pub(super) fn limit(&self, key: &str, min: u32) -> Result<Option<u32>, RequestError> {
+        match self.value(key) {
+            Some(Json::Number(number)) if number.to_whole() == Some(-1) => Ok(None),
+            _ => self.whole_number(key, min, u32::MAX),
+        }
+    }
+
+    /// A whole number of 64 bits, negative ones included; -1 means a random one.
     pub(super) fn seed(&self, key: &str) -> Result<Option<u64>, RequestError> {
-        let number = self.typed(key, "a whole number", Json::as_number)?;
-        let read =
-            |number: &Number| number.to_u64().or_else(|| number.to_i64().map(i64::cast_unsigned));
-        match number.map(|number| (number, read(number))) {
-            None => Ok(None),
-            Some((_, Some(seed))) => Ok(Some(seed)),
-            Some((number, None)) => {
+        let Some(number) = self.typed(key, "a whole number", Json::as_number)? else {
+            return Ok(None);
+        };
+        let whole = || number.to_whole().map(i64::cast_unsigned);
+        match number.to_u64().or_else(whole) {
+            Some(u64::MAX) if number.text().starts_with('-') => Ok(None),
+            Some(seed) => Ok(Some(seed)),
+            None => {
                 self.error(key, format!("is {}, expected a whole number of 64 bits", number.text()))
             }
         }

@@ -44,17 +44,17 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Message>, Vec<Media>), Re
 
 fn read_message(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Message, RequestError> {
     let role = message.required_text("role")?;
-    if !matches!(role, "system" | "developer" | "user" | "assistant" | "tool") {
-        return message.error(
-            "role",
-            format!("unknown role `{role}`, expected system, developer, user, assistant or tool"),
-        );
+    const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+    if !ROLES.contains(&role) {
+        let roles = "system, developer, user, assistant or tool";
+        return message.error("role", format!("unknown role `{role}`, expected {roles}"));
     }
     // Fields that belong to another role are ignored, but they must have their type.
     for key in ["reasoning_content", "reasoning", "name", "tool_call_id", "recipient"] {
         message.text(key)?;
     }
     message.list("tool_calls")?;
+    message.object("function_call")?;
     let content = content(message, media)?;
     let text = |key| Ok::<_, RequestError>(message.text(key)?.map(str::to_owned));
     Ok(match role {
@@ -66,6 +66,12 @@ fn read_message(message: &Fields<'_>, media: &mut Vec<Media>) -> Result<Message,
             recipient: recipient(message)?,
             end_turn: message.boolean("end_turn")?,
         },
+        // The result of a `function_call`, which has no id.
+        "function" => {
+            let name = message.required_text("name")?;
+            check_spelled_name(message, "name", name)?;
+            Message::Tool { name: Some(name.to_owned()), call_id: None, content }
+        }
         "tool" => {
             let name = text("name")?;
             if let Some(name) = &name {
@@ -158,24 +164,30 @@ fn source(part: &Fields<'_>, keys: &[&str], kind: MediaKind) -> Result<Media, Re
 }
 
 fn calls(message: &Fields<'_>) -> Result<Vec<ToolCall>, RequestError> {
-    let calls = message.list("tool_calls")?.unwrap_or_default();
-    let calls = calls.iter().enumerate().map(|(i, call)| {
-        let call = Fields::of(call, message.path(&format!("tool_calls[{i}]")))?;
-        let Some(function) = call.object("function")? else {
-            return call.error("function", "is missing, expected an object");
+    let mut calls = Vec::new();
+    for (i, value) in message.list("tool_calls")?.unwrap_or_default().iter().enumerate() {
+        let outer = Fields::of(value, message.path(&format!("tool_calls[{i}]")))?;
+        let Some(function) = outer.object("function")? else {
+            return outer.error("function", "is missing, expected an object");
         };
-        let name = function.required_text("name")?;
-        if name.is_empty() {
-            return function.error("name", "is empty, expected the name of a tool");
+        calls.push(call(outer.text("id")?.unwrap_or_default(), &function)?);
+    }
+    if let Some(function) = message.object("function_call")? {
+        if !calls.is_empty() {
+            return message.error("function_call", "stands beside `tool_calls`; send one of them");
         }
-        check_spelled_name(&function, "name", name)?;
-        Ok(ToolCall {
-            id: call.text("id")?.unwrap_or_default().to_owned(),
-            name: name.to_owned(),
-            arguments: arguments(&function)?,
-        })
-    });
-    calls.collect()
+        calls.push(call("", &function)?);
+    }
+    Ok(calls)
+}
+
+fn call(id: &str, function: &Fields<'_>) -> Result<ToolCall, RequestError> {
+    let name = function.required_text("name")?;
+    if name.is_empty() {
+        return function.error("name", "is empty, expected the name of a tool");
+    }
+    check_spelled_name(function, "name", name)?;
+    Ok(ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments(function)? })
 }
 
 /// The arguments as the JSON text of an object. Clients send objects, JSON text, or nothing for a

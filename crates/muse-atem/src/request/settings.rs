@@ -1,16 +1,27 @@
 //! Reads the settings of a request other than its conversation.
 
+use std::ops::RangeInclusive;
+
 use muse_core::contract::{Sampling, Token};
 
 use super::error::RequestError;
 use super::fields::{Fields, number, wrong};
 use crate::json::Json;
 
-/// The most answers to one request.
-pub(super) const MAX_CHOICES: u32 = 128;
-
 const MAX_TOP_LOGPROBS: u32 = 20;
-const MAX_STOPS: usize = 16;
+
+/// The numbers that sampling settings can have, on every protocol.
+const RANGES: [(&str, RangeInclusive<f64>); 7] = [
+    // OpenAI takes up to 2, others any; above 100 all tokens are about equally likely.
+    ("temperature", 0.0..=100.0),
+    // 0 keeps the most likely token alone.
+    ("top_p", 0.0..=1.0),
+    ("min_p", 0.0..=1.0),
+    ("repetition_penalty", 0.01..=100.0),
+    ("repeat_penalty", 0.01..=100.0),
+    ("frequency_penalty", -2.0..=2.0),
+    ("presence_penalty", -2.0..=2.0),
+];
 
 /// Sampling settings, where the request has them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,7 +52,8 @@ impl SamplingFields {
         Sampling {
             temperature: self.temperature.unwrap_or(defaults.temperature),
             top_k: self.top_k.unwrap_or(defaults.top_k),
-            top_p: self.top_p.unwrap_or(defaults.top_p),
+            // Samplers want a share above 0: the smallest one keeps one token, too.
+            top_p: self.top_p.unwrap_or(defaults.top_p).max(f32::MIN_POSITIVE),
             min_p: self.min_p.unwrap_or(defaults.min_p),
             repetition_penalty: self.repetition_penalty.unwrap_or(defaults.repetition_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(defaults.frequency_penalty),
@@ -55,54 +67,34 @@ impl SamplingFields {
     }
 }
 
-/// What the visible answer must be.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum ResponseFormat {
-    /// Any text.
-    #[default]
-    Text,
-    /// A JSON object.
-    JsonObject,
-    /// JSON that fits a schema.
-    JsonSchema {
-        /// The client's name for it.
-        name: Option<String>,
-        /// The schema, as JSON text.
-        schema: String,
-    },
-}
-
-/// A reasoning effort in the model's words.
-pub(super) struct Effort {
-    pub(super) strength: Option<String>,
-    /// No reasoning at all is requested.
-    pub(super) skips_reasoning: bool,
-}
-
-/// The template's own variable takes precedence over OpenAI's two fields.
-pub(super) fn effort(fields: &Fields<'_>, arguments: &Fields<'_>) -> Result<Effort, RequestError> {
-    let nested = fields.object("reasoning")?.unwrap_or_default();
-    let mut effort = None;
-    for (object, key) in
-        [(arguments, "reasoning_strength"), (fields, "reasoning_effort"), (&nested, "effort")]
-    {
-        let Some(word) = object.text(key)? else { continue };
-        let (strength, skips_reasoning) = match word {
-            "low" | "medium" | "high" | "xhigh" => (word, false),
-            "minimal" => ("low", false),
-            "max" => ("xhigh", false),
-            "none" | "off" => ("low", true),
-            _ => {
-                let message = format!(
-                    "unknown reasoning effort `{word}`, expected none, off, minimal, low, medium, \
-                     high, xhigh or max"
-                );
-                return object.error(key, message);
+impl SamplingFields {
+    /// Checks the ranges of numbers.
+    ///
+    /// # Errors
+    /// The path is the name of the field.
+    pub fn check(&self) -> Result<(), RequestError> {
+        let given = [
+            ("temperature", self.temperature),
+            ("top_p", self.top_p),
+            ("min_p", self.min_p),
+            ("repetition_penalty", self.repetition_penalty),
+            ("frequency_penalty", self.frequency_penalty),
+            ("presence_penalty", self.presence_penalty),
+        ];
+        for (key, value) in given {
+            let range = RANGES.iter().find(|(name, _)| *name == key);
+            let (Some(value), Some((_, range))) = (value, range) else { continue };
+            // 0.01 as a float of 32 bits is a little less.
+            if !(*range.start() as f32..=*range.end() as f32).contains(&value) {
+                let (low, high) = (range.start(), range.end());
+                return Err(RequestError {
+                    path: key.to_owned(),
+                    message: format!("found {value}; give a number from {low} to {high}"),
+                });
             }
-        };
-        effort.get_or_insert(Effort { strength: Some(strength.to_owned()), skips_reasoning });
+        }
+        Ok(())
     }
-    Ok(effort.unwrap_or(Effort { strength: None, skips_reasoning: false }))
 }
 
 /// A text variable of the template, given in `chat_template_kwargs` or beside the messages. An
@@ -116,35 +108,9 @@ pub(super) fn variable(
     Ok(value.filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
-pub(super) fn response_format(fields: &Fields<'_>) -> Result<ResponseFormat, RequestError> {
-    let Some(format) = fields.object("response_format")? else { return Ok(ResponseFormat::Text) };
-    match format.required_text("type")? {
-        "text" => Ok(ResponseFormat::Text),
-        "json_object" => Ok(ResponseFormat::JsonObject),
-        "json_schema" => {
-            let Some(wrapper) = format.object("json_schema")? else {
-                return format.error("json_schema", "is missing, expected an object");
-            };
-            let schema = match wrapper.value("schema") {
-                Some(schema @ (Json::Object(_) | Json::Bool(_))) => schema.to_compact(),
-                Some(other) => return Err(wrong(wrapper.path("schema"), "a JSON schema", other)),
-                None => return wrapper.error("schema", "is missing, expected a JSON schema"),
-            };
-            wrapper.boolean("strict")?;
-            wrapper.text("description")?;
-            Ok(ResponseFormat::JsonSchema {
-                name: wrapper.text("name")?.map(str::to_owned),
-                schema,
-            })
-        }
-        kind => {
-            format.error("type", format!("is `{kind}`, expected text, json_object or json_schema"))
-        }
-    }
-}
-
+/// Texts that end the answer. Empty ones, which some clients send for none, are left out.
 pub(super) fn stop(fields: &Fields<'_>) -> Result<Vec<String>, RequestError> {
-    let stops = match fields.value("stop") {
+    let mut stops = match fields.value("stop") {
         None => return Ok(Vec::new()),
         Some(Json::String(text)) => vec![text.clone()],
         Some(Json::Array(items)) => {
@@ -156,12 +122,7 @@ pub(super) fn stop(fields: &Fields<'_>) -> Result<Vec<String>, RequestError> {
         }
         Some(other) => return Err(wrong(fields.path("stop"), "a string or a list", other)),
     };
-    if stops.len() > MAX_STOPS {
-        return fields.error("stop", format!("has {} texts, at most {MAX_STOPS}", stops.len()));
-    }
-    if stops.iter().any(String::is_empty) {
-        return fields.error("stop", "holds an empty text, which would stop at once");
-    }
+    stops.retain(|text| !text.is_empty());
     Ok(stops)
 }
 
@@ -175,32 +136,55 @@ pub(super) fn stop_token_ids(fields: &Fields<'_>) -> Result<Vec<u32>, RequestErr
     ids.collect()
 }
 
-/// `max_completion_tokens`, or its deprecated name `max_tokens`.
+/// `max_completion_tokens`, or its deprecated name `max_tokens`, or llama.cpp's `n_predict`; none
+/// without a limit.
 pub(super) fn max_tokens(fields: &Fields<'_>) -> Result<Option<u32>, RequestError> {
-    let old = fields.whole_number("max_tokens", 1, u32::MAX)?;
-    Ok(fields.whole_number("max_completion_tokens", 1, u32::MAX)?.or(old))
+    let mut limit = None;
+    for key in ["max_completion_tokens", "max_tokens", "n_predict"] {
+        let next = fields.limit(key, 1)?;
+        limit = limit.or(next);
+    }
+    Ok(limit)
+}
+
+/// The least tokens to generate.
+pub(super) fn min_tokens(
+    fields: &Fields<'_>,
+    max_tokens: Option<u32>,
+) -> Result<Option<u32>, RequestError> {
+    let min = fields.whole_number("min_tokens", 0, u32::MAX)?;
+    match (min, max_tokens) {
+        (Some(min), Some(max)) if min > max => {
+            fields.error("min_tokens", format!("is {min}, but at most {max} tokens may come"))
+        }
+        _ => Ok(min.filter(|min| *min > 0)),
+    }
 }
 
 pub(super) fn sampling(fields: &Fields<'_>) -> Result<SamplingFields, RequestError> {
+    let number = |key: &str| {
+        let (_, range) = RANGES.iter().find(|(name, _)| *name == key).expect("a key of the table");
+        fields.number(key, *range.start(), *range.end())
+    };
+    let repetition_penalty = number("repetition_penalty")?;
     Ok(SamplingFields {
-        temperature: fields.number("temperature", 0.0, 2.0)?,
-        top_p: fields.number("top_p", 0.0, 1.0)?,
+        temperature: number("temperature")?,
+        top_p: number("top_p")?,
         top_k: top_k(fields)?,
-        min_p: fields.number("min_p", 0.0, 1.0)?,
-        repetition_penalty: fields.number("repetition_penalty", 0.01, 100.0)?,
-        frequency_penalty: fields.number("frequency_penalty", -2.0, 2.0)?,
-        presence_penalty: fields.number("presence_penalty", -2.0, 2.0)?,
+        min_p: number("min_p")?,
+        repetition_penalty: repetition_penalty.or(number("repeat_penalty")?),
+        frequency_penalty: number("frequency_penalty")?,
+        presence_penalty: number("presence_penalty")?,
         logit_bias: logit_bias(fields)?,
         seed: fields.seed("seed")?,
     })
 }
 
-/// Some clients send -1 for all tokens.
+/// -1 keeps all tokens, as 0 does.
 fn top_k(fields: &Fields<'_>) -> Result<Option<u32>, RequestError> {
-    match fields.value("top_k") {
-        Some(Json::Number(number)) if number.text() == "-1" => Ok(Some(0)),
-        _ => fields.whole_number("top_k", 0, u32::MAX),
-    }
+    let given = fields.value("top_k").is_some();
+    let top_k = fields.limit("top_k", 0)?;
+    Ok(given.then(|| top_k.unwrap_or(0)))
 }
 
 fn logit_bias(fields: &Fields<'_>) -> Result<Vec<(Token, f32)>, RequestError> {
@@ -223,10 +207,4 @@ pub(super) fn logprobs(fields: &Fields<'_>) -> Result<Option<u32>, RequestError>
         }
         count => Ok(expected.then(|| count.unwrap_or(0))),
     }
-}
-
-/// A boolean of `stream_options`.
-pub(super) fn stream_option(key: &str, fields: &Fields<'_>) -> Result<bool, RequestError> {
-    let options = fields.object("stream_options")?.unwrap_or_default();
-    Ok(options.boolean(key)?.unwrap_or(false))
 }

@@ -1,5 +1,7 @@
 //! Reads the tools of a request and how they may be chosen.
 
+use std::collections::HashSet;
+
 use muse_core::contract::Tool;
 
 use super::error::RequestError;
@@ -28,26 +30,51 @@ pub enum ToolChoice {
     Named(String),
 }
 
-/// The tools to declare, and the choice among them.
-pub(super) fn read(fields: &Fields<'_>) -> Result<(Vec<Tool>, ToolChoice), RequestError> {
-    let listed = fields.list("tools")?.unwrap_or_default();
+/// The tools of a request.
+pub(super) struct Tools {
+    /// Those that the prompt declares.
+    pub(super) declared: Vec<Tool>,
+    /// How they may be chosen.
+    pub(super) choice: ToolChoice,
+    /// Whether they were given as `functions`.
+    pub(super) legacy: bool,
+}
+
+/// Reads `tools` and `tool_choice`, or the deprecated `functions` and `function_call`.
+pub(super) fn read(fields: &Fields<'_>) -> Result<Tools, RequestError> {
+    const TOOLS: (&str, &str) = ("tools", "tool_choice");
+    const FUNCTIONS: (&str, &str) = ("functions", "function_call");
+    let is_given = |key: &&'static str| match fields.value(key) {
+        Some(Json::Array(tools)) => !tools.is_empty(),
+        value => value.is_some(),
+    };
+    let given =
+        |(list, choice): (&'static str, &'static str)| [list, choice].into_iter().find(is_given);
+    let (legacy, (list, choice_key)) = match (given(TOOLS), given(FUNCTIONS)) {
+        (Some(_), Some(key)) => {
+            return fields.error(key, "is the deprecated form of `tools`; send one of them");
+        }
+        (None, Some(_)) => (true, FUNCTIONS),
+        _ => (false, TOOLS),
+    };
+    let listed = fields.list(list)?.unwrap_or_default();
     if listed.len() > MAX_TOOLS {
-        return fields.error("tools", format!("has {} tools, at most {MAX_TOOLS}", listed.len()));
+        return fields.error(list, format!("has {} tools, at most {MAX_TOOLS}", listed.len()));
     }
-    let mut names = std::collections::HashSet::new();
+    let mut names = HashSet::new();
     let mut declared = Vec::with_capacity(listed.len());
     for (i, value) in listed.iter().enumerate() {
-        let (fields, tool) = tool(Fields::of(value, fields.path(&format!("tools[{i}]")))?)?;
+        let (fields, tool) = tool(Fields::of(value, fields.path(&format!("{list}[{i}]")))?)?;
         if !names.insert(tool.name.clone()) {
             return fields.error("name", format!("a second tool named `{}`", tool.name));
         }
         declared.push(tool);
     }
-    let choice = choice(fields, &names)?;
+    let choice = choice(fields, choice_key, &names)?;
     if choice == ToolChoice::None {
         declared.clear();
     }
-    Ok((declared, choice))
+    Ok(Tools { declared, choice, legacy })
 }
 
 /// A tool, given as `{"type": "function", "function": {…}}` or flat; also returns the object that
@@ -95,31 +122,33 @@ pub fn check_tool_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// `tool_choice`, or `function_call`, whose object has the name alone.
 fn choice(
     fields: &Fields<'_>,
-    names: &std::collections::HashSet<String>,
+    key: &str,
+    names: &HashSet<String>,
 ) -> Result<ToolChoice, RequestError> {
-    const KEY: &str = "tool_choice";
-    let name = match fields.value(KEY) {
+    let name = match fields.value(key) {
         None => return Ok(ToolChoice::Auto),
         Some(Json::String(word)) => {
             return match word.as_str() {
                 "auto" => Ok(ToolChoice::Auto),
                 "none" => Ok(ToolChoice::None),
                 "required" if names.is_empty() => {
-                    fields.error(KEY, "is required, but the request declares no tools")
+                    fields.error(key, "is required, but the request declares no tools")
                 }
                 "required" => Ok(ToolChoice::Required),
                 word => fields.error(
-                    KEY,
+                    key,
                     format!("is `{word}`, expected auto, none, required or a named function"),
                 ),
             };
         }
         Some(value) => {
-            let object = Fields::of(value, fields.path(KEY))?;
+            let object = Fields::of(value, fields.path(key))?;
             match object.text("type")? {
                 Some("function") => {}
+                None if key == "function_call" => {}
                 kind => {
                     return object.error(
                         "type",
@@ -132,7 +161,7 @@ fn choice(
         }
     };
     if !names.contains(name) {
-        return fields.error(KEY, format!("names the tool `{name}`, which is not declared"));
+        return fields.error(key, format!("names the tool `{name}`, which is not declared"));
     }
     Ok(ToolChoice::Named(name.to_owned()))
 }

@@ -15,7 +15,7 @@ pub(super) fn of(conversation: &Conversation) -> Result<(Json, char)> {
     let messages = conversation.messages.iter().map(message).collect::<Result<_>>()?;
     let mut members = vec![
         ("messages".to_owned(), Json::Array(messages)),
-        ("add_generation_prompt".to_owned(), Json::Bool(true)),
+        ("add_generation_prompt".to_owned(), Json::Bool(!conversation.omit_generation_prompt)),
         ("bos_token".to_owned(), text(crate::special_token::BEGIN_OF_TEXT)),
         ("eos_token".to_owned(), text("<|end_of_text|>")),
     ];

@@ -2,7 +2,7 @@
 
 use muse_atem::AnswerRule;
 use muse_atem::json::Json;
-use muse_atem::request::ToolChoice;
+use muse_atem::request::{ChatRequest, ToolChoice};
 use muse_core::contract::{Constraint, Conversation, Token, TokenMask, Tokenizer as _};
 use serde_json::{Value, json};
 
@@ -45,6 +45,102 @@ fn structured_output_002_thinking_off_begins_in_the_body() {
         &["{\"berth\": 2}<|eot|>"],
         &[" to=user<|message|>{}<|eot|>", "x"],
     );
+}
+
+#[test]
+fn a_continued_answer_is_constrained_as_a_whole() {
+    let berth = json!({"type": "object", "properties": {"berth": {"type": "integer"}},
+        "required": ["berth"], "additionalProperties": false});
+    let request = |begun: &str| {
+        let mut body = schema(&berth);
+        body["messages"] =
+            json!([{"role": "user", "content": "?"}, {"role": "assistant", "content": begun}]);
+        body["continue_final_message"] = json!(true);
+        ChatRequest::parse(body.to_string().as_bytes()).unwrap()
+    };
+    let compile = |request: &ChatRequest| {
+        GRAMMARS.constraint(&request.conversation, &request.tool_choice, &request.answer)
+    };
+    let mut open = compile(&request("{\"ber")).unwrap().expect("a constraint");
+    check(
+        &mut open,
+        &["th\": 12}<|eot|>"],
+        &["x\": 12}<|eot|>", "{\"berth\": 12}<|eot|>", "<|eot|>"],
+    );
+    let error = compile(&request("Berth")).err().expect("it does not fit").to_string();
+    assert!(error.contains("the message to continue does not fit"), "{error}");
+}
+
+#[test]
+fn a_prompt_without_header_is_constrained_from_the_header_on() {
+    let mut body = schema(&json!({"type": "object"}));
+    body["add_generation_prompt"] = json!(false);
+    check(
+        &mut constraint(body),
+        &["<|start|>assistant to=user<|message|>{}<|eot|>"],
+        &[" to=user<|message|>{}<|eot|>", "<|start|>user"],
+    );
+}
+
+#[test]
+fn gbnf_is_honoured_exactly() {
+    let gbnf = |text: &str| answer(AnswerRule::Gbnf(text.to_owned()));
+    let check_texts = |grammar: &str, allowed: &[&str], refused: &[&str]| {
+        let mut constraint = gbnf(grammar);
+        let whole = |text: &str| format!(" to=user<|message|>{text}<|eot|>");
+        allowed.iter().for_each(|text| check(&mut constraint, &[&whole(text)], &[]));
+        refused.iter().for_each(|text| check(&mut constraint, &[], &[&whole(text)]));
+    };
+    // Longest match would lose `abc` and `aab` here.
+    check_texts("root ::= (\"a\" | \"ab\") \"bc\"", &["abc", "abbc"], &["ab", "abcb"]);
+    check_texts("root ::= [a-z]* \"ab\"", &["ab", "aab", "abab"], &["a", "aba"]);
+    check_texts(
+        "root ::= \"x\" root \"y\" | \"xy\" | \"\"",
+        &["", "xy", "xxyy", "xxxyyy"],
+        &["xyy", "yx"],
+    );
+    check_texts(
+        "root ::= expr \"=\" num\nexpr ::= term ([-+*/] term)*\n\
+         term ::= num | \"(\" expr \")\" # nested\nnum ::= [0-9]{1,3}",
+        &["(1+2)*3=9", "1=1", "((12))=123"],
+        &["1+=2", "(1=1", "1=1234"],
+    );
+    check_texts(
+        "root ::= [^a-c\\n]{2} \"\\u00e9\" .",
+        &["xyé\n", "ééé🦭"],
+        &["ayéx", "xyé", "x\néa"],
+    );
+}
+
+#[test]
+fn gbnf_of_json_is_followed_at_once() {
+    // As llama.cpp ships it, in the main.
+    let json = r#"
+root   ::= object
+value  ::= object | array | string | number | ("true" | "false" | "null") ws
+object ::=
+  "{" ws (
+            string ":" ws value
+    ("," ws string ":" ws value)*
+  )? "}" ws
+array  ::= "[" ws ( value ("," ws value)* )? "]" ws
+string ::=
+  "\"" (
+    [^"\\\x7F\x00-\x1F] |
+    "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4})
+  )* "\"" ws
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
+ws ::= | " " | "\n" [ \t]{0,20}
+"#;
+    let text =
+        json!({"a": [1, -2.5e7, true, null], "b": {"c": "d \"é\" 🦭 x\n"}, "e": []}).to_string();
+    let mut constraint = answer(AnswerRule::Gbnf(json.to_owned()));
+    let refused = [
+        " to=user<|message|>{\"a\" 1}<|eot|>",
+        " to=user<|message|>[]<|eot|>",
+        " to=user<|message|>{\"a\": 01x}<|eot|>",
+    ];
+    check(&mut constraint, &[&format!(" to=user<|message|>{text}<|eot|>")], &refused);
 }
 
 #[test]

@@ -34,8 +34,7 @@ fn request(body: Value) -> (Conversation, ToolChoice, AnswerRule) {
     let mut body = body;
     body["messages"] = json!([{"role": "user", "content": "?"}]);
     let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
-    let answer = AnswerRule::from(&request.response_format);
-    (request.conversation, request.tool_choice, answer)
+    (request.conversation, request.tool_choice, request.answer)
 }
 
 fn constraint(body: Value) -> Box<dyn Constraint> {

@@ -126,6 +126,8 @@ pub struct Conversation {
     /// The beginning of the answer, given behind the assistant's header, such as ` to=user` and the
     /// `<|message|>` token. Empty leaves it to the model.
     pub answer_prefix: Vec<PromptPart>,
+    /// Ends the prompt before the header of the answer, so that the model generates it.
+    pub omit_generation_prompt: bool,
 }
 
 /// A message of a conversation.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use jiff::civil::Date;
 use muse_atem::AnswerRule;
-use muse_atem::request::{NO_PARAMETERS, SamplingFields, ToolChoice, check_calls, check_tool_name};
+use muse_atem::request::{
+    NO_PARAMETERS, SamplingFields, ToolChoice, check_tool_name, resolve_calls,
+};
 use muse_core::contract::{
     Content, Conversation, Message, Part, PromptPart, Sampled, Sampling, Token, Tokenizer, Tool,
     ToolCall,
@@ -75,8 +77,8 @@ pub(super) fn conversation(
     message: v1::Conversation,
 ) -> Result<(Conversation, ToolChoice), ServiceError> {
     let messages = message.messages.into_iter().enumerate().map(|(i, m)| read_message(i, m));
-    let messages: Vec<_> = messages.collect::<Result<_, _>>()?;
-    check_calls(&messages).map_err(|wrong| {
+    let mut messages: Vec<_> = messages.collect::<Result<_, _>>()?;
+    resolve_calls(&mut messages).map_err(|wrong| {
         ServiceError::invalid_field(&format!("conversation.{}", wrong.path), wrong.message)
     })?;
     let mut conversation = Conversation {
@@ -309,8 +311,8 @@ pub(super) fn usage(usage: ChatUsage) -> v1::Usage {
         cached_tokens: usage.tokens.cached,
         completion_tokens: usage.tokens.completion,
         reasoning_tokens: usage.reasoning,
-        drafted_tokens: usage.tokens.drafted(),
-        accepted_drafts: usage.tokens.accepted_by_verify().collect(),
+        drafted_tokens: usage.tokens.drafted,
+        accepted_drafts: usage.tokens.accepted,
         timings: Some(timings),
     }
 }

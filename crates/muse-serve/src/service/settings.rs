@@ -34,19 +34,14 @@ pub struct GenerationSettings {
 impl GenerationSettings {
     /// The sampling of the request.
     pub(super) fn sampling(&self, app: &App) -> Result<Sampling, ServiceError> {
+        self.sampling
+            .check()
+            .map_err(|error| ServiceError::invalid_field(&error.path, error.message))?;
         check_logit_bias(app, &self.sampling.logit_bias)?;
         let mut sampling = self.sampling.over(&app.sampling);
         if self.sampling.seed.is_none() {
             sampling.seed = random_u64();
         }
-        in_range("temperature", sampling.temperature, 0.0, 100.0)?;
-        in_range("top_p", sampling.top_p, 0.0, 1.0)?;
-        above_zero("top_p", sampling.top_p, 1.0)?;
-        in_range("min_p", sampling.min_p, 0.0, 1.0)?;
-        in_range("repetition_penalty", sampling.repetition_penalty, 0.0, 100.0)?;
-        above_zero("repetition_penalty", sampling.repetition_penalty, 100.0)?;
-        in_range("frequency_penalty", sampling.frequency_penalty, -2.0, 2.0)?;
-        in_range("presence_penalty", sampling.presence_penalty, -2.0, 2.0)?;
         Ok(sampling)
     }
 
@@ -64,22 +59,6 @@ impl GenerationSettings {
             _ => Ok(()),
         }
     }
-}
-
-fn in_range(field: &str, value: f32, low: f32, high: f32) -> Result<(), ServiceError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    let message = format!("found {value}; give a number from {low} to {high}");
-    Err(ServiceError::invalid_field(field, message))
-}
-
-fn above_zero(field: &str, value: f32, high: f32) -> Result<(), ServiceError> {
-    if value > 0.0 {
-        return Ok(());
-    }
-    let message = format!("found 0; give a number above 0 and up to {high}, 1 is off");
-    Err(ServiceError::invalid_field(field, message))
 }
 
 fn check_logit_bias(app: &App, biases: &[(Token, f32)]) -> Result<(), ServiceError> {

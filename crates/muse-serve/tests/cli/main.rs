@@ -9,7 +9,6 @@ mod logging;
 mod quantize;
 mod refusals;
 mod serve;
-mod settings;
 mod template;
 mod tools;
 

@@ -54,14 +54,15 @@ async fn http_refuses_with_status_field_and_advice() {
         };
     check(wizard, 400, Some("messages[0].role"), wrong, "wizard").await;
     check(with(json!({ "messages": [] })), 400, Some("messages"), wrong, "at least one").await;
-    check(with(json!({ "max_tokens": -1 })), 400, Some("max_tokens"), wrong, "-1").await;
+    check(with(json!({ "max_tokens": -2 })), 400, Some("max_tokens"), wrong, "-2").await;
     check(with(json!({ "max_tokens": 0 })), 400, Some("max_tokens"), wrong, "1").await;
     check(with(json!({ "temperature": -0.5 })), 400, Some("temperature"), wrong, "-0.5").await;
-    check(with(json!({ "top_p": 0 })), 400, Some("top_p"), wrong, "above 0").await;
+    check(with(json!({ "top_p": 1.5 })), 400, Some("top_p"), wrong, "0 to 1").await;
+    check(with(json!({ "best_of": 4 })), 400, Some("best_of"), wrong, "not supported").await;
     check(with(json!({ "n": 99 })), 400, Some("n"), wrong, "1 to 16").await;
     check(with(json!({ "messages": [7] })), 400, Some("messages[0]"), wrong, "messages[0]: is a")
         .await;
-    check(b"[]".to_vec(), 400, None, wrong, "the body is a list, expected an object").await;
+    check(b"[]".to_vec(), 400, None, wrong, "found a list, expected an object").await;
     let endless = user_message(&"x".repeat(300_000)).to_string().into_bytes();
     check(endless, 400, Some("messages"), too_long, "300000 bytes").await;
     check(long, 400, Some("messages"), too_long, "602 tokens and the model has room for 512").await;
@@ -166,9 +167,9 @@ async fn grpc_refuses_with_code_field_and_advice() {
             "from 0",
         ),
         (
-            sampling(Sampling { top_p: Some(0.0), ..Sampling::default() }),
+            sampling(Sampling { top_p: Some(1.5), ..Sampling::default() }),
             "sampling.top_p",
-            "above 0",
+            "from 0 to 1",
         ),
         (
             sampling(Sampling {

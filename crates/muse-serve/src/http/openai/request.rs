@@ -1,6 +1,5 @@
 //! A chat completion request to the service's job. `muse-atem` reads and checks its fields.
 
-use muse_atem::AnswerRule;
 use muse_atem::request::ChatRequest;
 use muse_core::contract::Token;
 
@@ -32,7 +31,7 @@ pub(super) fn parse(body: &[u8]) -> Result<CompletionRequest, ApiError> {
         choices: Some(request.n),
         constraints: ChatConstraints {
             tool_choice: request.tool_choice,
-            answer: AnswerRule::from(&request.response_format),
+            answer: request.answer,
             thinking_budget: request.thinking_token_budget,
         },
     };

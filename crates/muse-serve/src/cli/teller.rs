@@ -7,26 +7,26 @@ use muse_proto::v1::chat_response::Event;
 use super::terminal::{Progress, Screen};
 
 /// Shows an answer while it comes.
-pub(super) struct StreamPrinter<'a> {
+pub(super) struct Teller<'a> {
     screen: &'a mut Screen,
     quiet: bool,
     progress: Progress,
-    section: Section,
+    voice: Voice,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Section {
-    None,
+enum Voice {
+    Silence,
     Reasoning,
     Text,
 }
 
-impl<'a> StreamPrinter<'a> {
+impl<'a> Teller<'a> {
     pub(super) fn new(screen: &'a mut Screen, quiet: bool) -> Self {
-        Self { screen, quiet, progress: Progress::new(), section: Section::None }
+        Self { screen, quiet, progress: Progress::new(), voice: Voice::Silence }
     }
 
-    pub(super) fn push(&mut self, event: &Event) -> io::Result<()> {
+    pub(super) fn tell(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Progress(progress) if progress.done < progress.total => {
                 self.progress.show("reading", progress.done.into(), progress.total.into());
@@ -37,42 +37,42 @@ impl<'a> StreamPrinter<'a> {
         match event {
             _ if self.quiet => Ok(()),
             Event::Reasoning(delta) => {
-                self.begin_section(Section::Reasoning)?;
-                self.screen.print_dimmed(&delta.text)
+                self.turn_to(Voice::Reasoning)?;
+                self.screen.mutter(&delta.text)
             }
             Event::Text(delta) => {
-                self.begin_section(Section::Text)?;
-                self.screen.print(&delta.text)
+                self.turn_to(Voice::Text)?;
+                self.screen.say(&delta.text)
             }
             Event::ToolCall(call) => {
-                self.begin_section(Section::Text)?;
-                self.screen.print(&format!("call {} {}\n", call.name, call.arguments_json))
+                self.turn_to(Voice::Text)?;
+                self.screen.say(&format!("call {} {}\n", call.name, call.arguments_json))
             }
             Event::Progress(_) | Event::Usage(_) | Event::Finish(_) => Ok(()),
         }
     }
 
-    fn begin_section(&mut self, section: Section) -> io::Result<()> {
-        let between = match (self.section, section) {
+    fn turn_to(&mut self, voice: Voice) -> io::Result<()> {
+        let between = match (self.voice, voice) {
             (from, to) if from == to => return Ok(()),
             // Without colours, a word tells the reasoning from the answer.
-            (from, Section::Reasoning) if !self.screen.dims() => match from {
-                Section::None => "reasoning: ",
+            (from, Voice::Reasoning) if !self.screen.dims() => match from {
+                Voice::Silence => "reasoning: ",
                 _ => "\n\nreasoning: ",
             },
-            (Section::None, _) => "",
+            (Voice::Silence, _) => "",
             _ => "\n\n",
         };
-        self.section = section;
-        self.screen.print(between)
+        self.voice = voice;
+        self.screen.say(between)
     }
 
     /// Ends the line that the answer left open.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.progress.clear();
-        match self.section {
-            Section::None => Ok(()),
-            Section::Reasoning | Section::Text => self.screen.print("\n"),
+        match self.voice {
+            Voice::Silence => Ok(()),
+            Voice::Reasoning | Voice::Text => self.screen.say("\n"),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! What a client can demand of the visible answer.
 
-use crate::request::ResponseFormat;
-
 /// What the visible answer must be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AnswerRule {
@@ -16,16 +14,8 @@ pub enum AnswerRule {
     Regex(String),
     /// Text of a grammar in the Lark syntax of llguidance.
     Lark(String),
+    /// Text of a grammar in GBNF, the syntax of llama.cpp.
+    Gbnf(String),
     /// One of several texts.
     Choice(Vec<String>),
-}
-
-impl From<&ResponseFormat> for AnswerRule {
-    fn from(format: &ResponseFormat) -> Self {
-        match format {
-            ResponseFormat::Text => Self::Free,
-            ResponseFormat::JsonObject => Self::JsonObject,
-            ResponseFormat::JsonSchema { schema, .. } => Self::JsonSchema(schema.clone()),
-        }
-    }
 }
