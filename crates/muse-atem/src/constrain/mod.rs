@@ -301,9 +301,7 @@ fn grammar_of(grammar: String, own: Option<ClientGrammar>) -> TopLevelGrammar {
 fn refused(answer: &AnswerRule, error: &str) -> Error {
     let (what, why) = match answer {
         AnswerRule::Regex(_) => ("the regular expression", explain::explain(error)),
-        // The compiler's message for a Lark grammar; the lines after the first quote the rest of
-        // the answer's grammar.
-        AnswerRule::Lark(_) => ("the grammar", error.lines().next().unwrap_or_default().to_owned()),
+        AnswerRule::Lark(source) => ("the grammar", lark::explain(source, error)),
         AnswerRule::Gbnf(_) => ("the GBNF grammar", explain::explain(error)),
         AnswerRule::JsonSchema(_) => ("the JSON schema", explain::explain(error)),
         AnswerRule::Choice(_) => ("the choice of texts", explain::explain(error)),

@@ -371,6 +371,49 @@ fn refusals_are_about_the_schema_in_one_line() {
     }
 }
 
+/// Nobody who writes a grammar knows the compiler's names for its parts.
+#[test]
+fn faults_of_a_grammar_are_in_the_words_of_its_writer() {
+    for (grammar, words) in [
+        ("root: \"a\"", "it has no rule `start`"),
+        ("start: a", "line 1, column 8: `a` is not defined; rules have lower-case names"),
+        ("start: T\nT: a\na: \"x\"", "line 2, column 4: `a` is not defined"),
+        ("start: \"a", "a text has no closing quote in \"start: \\\"a\""),
+        ("start: 'a'", "texts stand in double quotes"),
+        ("start: \"a\" ;", "rules end with their line, without `;`"),
+        ("start \"a\"", "line 1, column 7: found a text, expected `:`"),
+        ("start = \"a\"", "found `=`, expected `:`"),
+        ("start: (\"a\"", "found the end of the line, expected `)`"),
+        ("start: \"a\"\nx: \"b\" )", "line 2, column 8: a rule (`name: …`), a terminal"),
+        ("start: /a(?=b)/", "the expression \"a(?=b)\" is not supported: look-around"),
+        ("start: \"a\"{3,1}", "the repetition `(3, 1)` ends below where it begins"),
+        ("start: T\nT: T \"a\"", "line 2, column 4: the terminal `T` refers to itself"),
+        ("start: start", "no text fits: rules lead back to themselves"),
+        ("start: \"a\"\nstart: \"b\"", "the rule `start` is defined twice"),
+        ("start: <|nope|>", "the vocabulary has no token `<|nope|>`"),
+        ("start: <[99999]>", "the vocabulary has no token `99999`"),
+        ("start: @other", "`@other` is no grammar of this request"),
+        ("%import common.NOPE\nstart: NOPE", "`common.NOPE` cannot be imported"),
+        ("%declare X\nstart: X", "`%declare` is not supported"),
+        ("%foo bar", "there is no such statement"),
+        ("start[foo=3]: \"a\"", "a rule has no attribute `foo`"),
+        ("start: \"z\"..\"a\"", "ends before it begins"),
+        ("start: \"a\" & \"b\"", "`&` stands in terminals (upper-case names) only"),
+        ("start.5: \"a\"", "priorities are not supported"),
+        ("start: \"\\q\"", "a text holds an unknown escape"),
+    ] {
+        let rule = AnswerRule::Lark(grammar.to_owned());
+        let error = GRAMMARS.constraint(&Conversation::default(), &ToolChoice::Auto, &rule).err();
+        let message = error.unwrap_or_else(|| panic!("{grammar:?} is accepted")).to_string();
+        assert!(message.contains(words), "{grammar:?}: {message:?} lacks {words:?}");
+        for foreign in ["NoExtensionBias", "lexer", "TOKEN_NAME", "(at ", "string...", "⟦", "\n"]
+        {
+            assert!(!message.contains(foreign), "{message:?} has {foreign:?}");
+        }
+        assert!(message.len() < 300, "{message}");
+    }
+}
+
 #[test]
 fn misuse_is_an_error_and_changes_nothing() {
     let mut constraint = answer(AnswerRule::Choice(vec!["yes".to_owned()]));
