@@ -83,7 +83,7 @@ fn generate(engine: &EngineHandle, prompt: &[Token]) -> Result<(Vec<Token>, Vec<
         logprobs: None,
         constraint: None,
         deadline: None,
-        priority: 0,
+        ..Request::default()
     };
     let (sender, events) = mpsc::channel();
     let sink = Box::new(move |event| match sender.send(event) {
@@ -95,7 +95,7 @@ fn generate(engine: &EngineHandle, prompt: &[Token]) -> Result<(Vec<Token>, Vec<
     for event in events {
         match event {
             Event::Token(sampled) => tokens.push(sampled.token),
-            Event::Done(done) => return Ok((tokens, done.usage.accepted)),
+            Event::Done(done) => return Ok((tokens, done.usage.accepted_by_verify().collect())),
             Event::Prefill { .. } => {}
         }
     }

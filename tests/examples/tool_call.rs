@@ -9,7 +9,7 @@ use muse_atem::{Template, Tokenizer, encode};
 use muse_core::Result;
 use muse_core::contract::{
     Conversation, Event, FinishReason, KvType, Message, ParsedEvent, Part, PromptTemplate, Request,
-    Sampling, Segment, SeqId, ToolCall, WeightSource,
+    Sampling, Segment, SeqId, ToolCall,
 };
 use muse_core::engine::{EngineCore, EngineOptions};
 use muse_cpu::Cpu;
@@ -77,7 +77,7 @@ fn answer(
         logprobs: None,
         constraint: None,
         deadline: None,
-        priority: 0,
+        ..Request::default()
     };
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&events);

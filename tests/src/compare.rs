@@ -7,7 +7,7 @@ use muse_core::contract::{
 };
 use muse_testkit::{Golden, max_abs_diff};
 
-use crate::run::{Heard, Pair};
+use crate::run::{Pair, Received};
 
 /// How far a text model is from the reference.
 #[derive(Clone, Copy, Debug, Default)]
@@ -132,7 +132,7 @@ pub struct DraftTrace {
 }
 
 /// Follows the reference through at most `rounds` rounds of a drafted completion, greedy and
-/// without stop tokens. `norm_embeddings` is the fault of [`Heard::norm_embeddings`].
+/// without stop tokens. `norm_embeddings` is the fault of [`Received::norm_embeddings`].
 pub fn draft<B: Backend>(
     pair: &mut Pair<B>,
     golden: &Golden,
@@ -158,7 +158,7 @@ pub fn draft<B: Backend>(
                 max_abs_diff(&captured_hidden[captured_hidden.len() - want.len()..], want);
             difference.widen(DraftDifference { context, ..DraftDifference::default() });
         }
-        let mut heard = Heard { norm_embeddings, ..Heard::default() };
+        let mut heard = Received { norm_embeddings, ..Received::default() };
         let drafts = pair.draft(&run, width, &mut heard)?;
         if golden.names().contains(&name("draft").as_str()) {
             difference.widen(block(&heard, &drafts, golden, &name));
@@ -175,7 +175,7 @@ pub fn draft<B: Backend>(
 }
 
 fn block(
-    heard: &Heard,
+    heard: &Received,
     drafts: &[Token],
     golden: &Golden,
     name: &impl Fn(&str) -> String,

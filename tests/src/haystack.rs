@@ -16,7 +16,7 @@ use muse_core::quant::Format;
 use muse_cpu::{Cpu, CpuOptions};
 use muse_kv::{Pool, PoolOptions};
 
-use crate::sim::{Ask, client};
+use crate::sim::{TestRequest, client};
 
 const HIDDEN: usize = 64;
 const HEAD: usize = 32;
@@ -214,7 +214,7 @@ pub fn search(positions: usize, seed: u64, threads: Option<usize>) -> Result<Vec
     for (key, position) in hidden.into_iter().enumerate() {
         let question = Token((QUESTIONS + key) as u32);
         let prompt = [&hay[..], &[question]].concat();
-        let ask = Ask { logprobs: Some(0), ..Ask::greedy(prompt, 1) };
+        let ask = TestRequest { logprobs: Some(0), ..TestRequest::greedy(prompt, 1) };
         let (client, sink) = client(None);
         let before = clock.elapsed();
         engine.submit(SeqId(key as u64), ask.request(VOCAB), sink, before)?;

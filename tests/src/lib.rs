@@ -1,12 +1,12 @@
 //! Shared pieces of the tests that join several crates.
 #![forbid(unsafe_code)]
 
-pub mod bent;
 pub mod cases;
 pub mod chats;
 pub mod checkpoint;
 pub mod compare;
 pub mod edited;
+pub mod faulty;
 pub mod haystack;
 pub mod replay;
 pub mod retype;

@@ -183,18 +183,18 @@ impl<B: Backend> Pair<B> {
             position: 0,
             logprobs: None,
         };
-        let mut picked = Vec::new();
+        let mut sampled = Vec::new();
         self.backend.sample(
             self.target.logits(),
             &rows.map(ask).collect::<Vec<_>>(),
-            &mut picked,
+            &mut sampled,
         )?;
-        Ok(picked.iter().map(|picked| picked.token).collect())
+        Ok(sampled.iter().map(|sampled| sampled.token).collect())
     }
 
     /// Draft tokens what follows the run's last token, which has not been through the model yet. What
     /// passes between the drafter and the large model's ends is noted in `heard`.
-    pub fn draft(&mut self, run: &Run, max: usize, heard: &mut Heard) -> Result<Vec<Token>> {
+    pub fn draft(&mut self, run: &Run, max: usize, heard: &mut Received) -> Result<Vec<Token>> {
         let Self { backend, target, drafter, pool, .. } = self;
         let drafter = drafter.as_mut().expect("a pair with a drafter");
         let end = (run.done + drafter.width() + 1) as u32;
@@ -264,7 +264,7 @@ impl<B: Backend> Pair<B> {
             let wanted = draft.min(max_tokens - ids.len() - 1);
             let mut drafts = Vec::new();
             if wanted > 0 {
-                drafts = self.draft(run, wanted, &mut Heard::default())?;
+                drafts = self.draft(run, wanted, &mut Received::default())?;
                 if completion.accepted.is_empty() {
                     completion.first_draft.clone_from(&drafts);
                 }
@@ -286,7 +286,7 @@ impl<B: Backend> Pair<B> {
 
 /// What passed between a drafter and the large model's embedding and head.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct Received {
     /// The block's embeddings, `[block, hidden]`.
     pub noise: Vec<f32>,
     /// Hidden rows of the drafts, after the final norm, `[drafts, hidden]`.
@@ -300,7 +300,7 @@ pub struct Heard {
 struct Listening<'a, B: Backend> {
     target: &'a Model<B>,
     backend: &'a B,
-    heard: RefCell<&'a mut Heard>,
+    heard: RefCell<&'a mut Received>,
 }
 
 impl<B: Backend> Listening<'_, B> {

@@ -13,14 +13,14 @@ use muse_core::model::{Model, ModelFootprint};
 use muse_dflash::{Dflash, DflashFootprint};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
-use muse_tests::sim::{Ask, Setup};
+use muse_tests::sim::{Setup, TestRequest};
 
 /// Steps several sequences and counts what their decode steps allocate.
-fn allocations(setup: &Setup, change: impl Fn(&mut Ask)) -> (u64, u64) {
+fn allocations(setup: &Setup, change: impl Fn(&mut TestRequest)) -> (u64, u64) {
     let mut rig = setup.build().expect("fits");
     let tokens = Arc::new(AtomicU64::new(0));
     for i in 0..4 {
-        let mut ask = Ask::greedy((0..100 + i).map(|t| Token(t % 61)).collect(), 600);
+        let mut ask = TestRequest::greedy((0..100 + i).map(|t| Token(t % 61)).collect(), 600);
         change(&mut ask);
         let count = Arc::clone(&tokens);
         let sink = move |event| {
@@ -74,7 +74,7 @@ fn steps_of_the_real_models_allocate_nothing() -> muse_core::Result<()> {
     let mut engine = EngineCore::new(pair.backend, target, drafter, pool, &options)?;
     let vocab = engine.limits().vocab;
     for i in 0..2 {
-        let ask = Ask::greedy((0..50 + i).map(|t| Token(7 * t)).collect(), 500);
+        let ask = TestRequest::greedy((0..50 + i).map(|t| Token(7 * t)).collect(), 500);
         let sink = Box::new(|_| ControlFlow::Continue(()));
         engine.submit(SeqId(u64::from(i)), ask.request(vocab), sink, Duration::ZERO)?;
     }

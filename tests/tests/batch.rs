@@ -9,7 +9,7 @@ use muse_testkit::Golden;
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::{Pair, Run};
 
-/// Scores of every position of a prompt that runs alone in one pass.
+/// Logits of every position of a prompt that runs alone in one pass.
 fn alone(pair: &mut Pair<Cpu>, ids: &[Token]) -> Result<Vec<f32>> {
     let run = pair.open(ids)?;
     pair.pass(&[(&run, ids, LogitsRequest::All)])?;
@@ -18,7 +18,7 @@ fn alone(pair: &mut Pair<Cpu>, ids: &[Token]) -> Result<Vec<f32>> {
     Ok(logits)
 }
 
-/// Scores of every position of several prompts that share passes, each in chunks of its own.
+/// Logits of every position of several prompts that share passes, each in chunks of its own.
 /// The sequences stay open.
 fn beside(
     pair: &mut Pair<Cpu>,

@@ -1,4 +1,4 @@
-//! The engine's loop on fakes, one promise at a time.
+//! The engine on fakes, one property at a time.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -12,19 +12,19 @@ use muse_core::contract::{
 use muse_core::engine::EngineOptions;
 use muse_core::hash::hash64;
 use muse_testkit::fake::FakeOptions;
-use muse_tests::sim::{Ask, Client, Grammar, Heard, Rig, Setup, client, ids, plain};
+use muse_tests::sim::{Client, Grammar, Received, Rig, Setup, TestRequest, client, ids, plain};
 
 fn words(seed: u64, count: usize) -> Vec<Token> {
     (0..count as u64).map(|i| Token((hash64(seed, i) % 61) as u32)).collect()
 }
 
-fn sampled(prompt: Vec<Token>, max_tokens: u32, temperature: f32) -> Ask {
+fn sampled(prompt: Vec<Token>, max_tokens: u32, temperature: f32) -> TestRequest {
     let sampling = Sampling { temperature, seed: 5, top_p: 0.95, ..Sampling::default() };
-    Ask { sampling, ..Ask::greedy(prompt, max_tokens) }
+    TestRequest { sampling, ..TestRequest::greedy(prompt, max_tokens) }
 }
 
 /// Submits under the next id.
-fn submit(rig: &mut Rig, id: u64, ask: &Ask) -> Client {
+fn submit(rig: &mut Rig, id: u64, ask: &TestRequest) -> Client {
     let (client, sink) = client(None);
     let vocab = rig.engine.limits().vocab;
     rig.engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
@@ -34,43 +34,47 @@ fn submit(rig: &mut Rig, id: u64, ask: &Ask) -> Client {
 fn run(rig: &mut Rig) {
     while rig.engine.step(&|| Duration::ZERO).expect("no fault") {}
     assert_eq!(rig.engine.pool().free(), rig.engine.pool().total());
-    assert_eq!(rig.log.stale.load(Ordering::Relaxed), 0, "the drafter's rows are all right");
+    assert_eq!(
+        rig.log.stale.load(Ordering::Relaxed),
+        0,
+        "the drafter's context has no stale positions"
+    );
 }
 
-fn collect(client: &Client) -> Heard {
+fn collect(client: &Client) -> Received {
     client.lock().expect("no client panics").clone()
 }
 
-fn alone(setup: &Setup, ask: &Ask) -> Heard {
+fn alone(setup: &Setup, ask: &TestRequest) -> Received {
     let mut rig = setup.build().expect("fits");
     let client = submit(&mut rig, 1, ask);
     run(&mut rig);
     collect(&client)
 }
 
-fn reason(heard: &Heard) -> &FinishReason {
+fn reason(heard: &Received) -> &FinishReason {
     let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
     &done.reason
 }
 
 #[test]
-fn guesses_never_change_a_token() {
+fn draft_tokens_never_change_a_token() {
     let mut accepted = 0;
     for len in [1, 2, 63, 64, 65, 90, 91, 127, 128, 129, 200, 333, 400] {
         let hit = [0.0, 0.6, 1.0][len % 3];
         let setup = Setup { drafter: Some((15, 64, hit)), ..Setup::roomy() };
         for temperature in [0.0, 0.8, 1.5] {
             let ask = sampled(words(len as u64, len), 70, temperature);
-            let ask = Ask { logprobs: Some(2), ..ask };
+            let ask = TestRequest { logprobs: Some(2), ..ask };
             let expect = plain(setup.fake, &ask);
             for width in 0..=15 {
-                let heard = alone(&setup, &Ask { max_draft: Some(width), ..ask.clone() });
+                let heard = alone(&setup, &TestRequest { max_draft: Some(width), ..ask.clone() });
                 // Log-probabilities included, bit for bit.
                 assert_eq!(heard.tokens, expect, "{len} tokens, {width} drafts, {temperature}");
                 let usage = &heard.done[0].usage;
-                assert!(usage.accepted.iter().all(|&n| n <= width));
-                assert_eq!(width == 0, usage.accepted.is_empty());
-                accepted += usage.accepted.iter().sum::<u32>();
+                assert!(usage.accepted_by_verify().all(|n| n <= width));
+                assert_eq!(width == 0, usage.verifies.is_empty());
+                accepted += usage.accepted();
             }
         }
     }
@@ -80,11 +84,11 @@ fn guesses_never_change_a_token() {
 #[test]
 fn a_stop_inside_an_accepted_block_ends_there() {
     let setup = Setup { drafter: Some((7, 70, 1.0)), ..Setup::roomy() };
-    let ask = Ask::greedy(words(1, 20), 40);
+    let ask = TestRequest::greedy(words(1, 20), 40);
     let whole = ids(&plain(setup.fake, &ask));
     for stop in &whole {
         let end = whole.iter().position(|token| token == stop).expect("it is one of them");
-        let heard = alone(&setup, &Ask { stop: vec![Token(60), *stop], ..ask.clone() });
+        let heard = alone(&setup, &TestRequest { stop: vec![Token(60), *stop], ..ask.clone() });
         let first = whole.iter().position(|t| *t == Token(60) || t == stop).expect("is there");
         assert!(first <= end);
         assert_eq!(ids(&heard.tokens), whole[..=first]);
@@ -92,18 +96,72 @@ fn a_stop_inside_an_accepted_block_ends_there() {
         let usage = &heard.done[0].usage;
         assert_eq!(usage.completion as usize, first + 1);
         // Every token but the first is a kept draft or the one that a verify adds.
-        let verifies = usage.accepted.len();
-        let kept: u32 = usage.accepted.iter().sum();
+        let verifies = usage.verifies.len();
+        let kept = usage.accepted();
         assert!((first..=first + 1).contains(&(kept as usize + verifies)) || verifies == 0);
+    }
+}
+
+#[test]
+fn stop_tokens_are_held_back_until_min_tokens() {
+    let setup = Setup { drafter: Some((7, 70, 0.9)), ..Setup::roomy() };
+    let plain_setup = Setup { drafter: None, ..setup.clone() };
+    let whole = ids(&plain(setup.fake, &TestRequest::greedy(words(4, 20), 40)));
+    let mut held_back = 0;
+    for temperature in [0.0, 1.0] {
+        for min_tokens in [0, 1, 2, 9, 40] {
+            // Every fourth token of the vocabulary is a stop token, and the first one generated.
+            let stop = (0..61).step_by(4).map(Token).chain([whole[0]]).collect();
+            let ask = sampled(words(4, 20), 40, temperature);
+            let ask = TestRequest { stop, min_tokens, ..ask };
+            let expect = plain(setup.fake, &ask);
+            for setup in [&setup, &plain_setup] {
+                let heard = alone(setup, &ask);
+                assert_eq!(heard.tokens, expect, "{min_tokens} tokens, {temperature}");
+                let stops = heard.tokens.iter().filter(|t| ask.stop.contains(&t.token)).count();
+                assert_eq!(stops, usize::from(matches!(reason(&heard), FinishReason::Stop(_))));
+                assert!(heard.tokens.len() >= min_tokens as usize);
+            }
+            held_back += usize::from(expect.len() > 1);
+        }
+    }
+    assert!(held_back >= 6, "the stop tokens would have come: {held_back}");
+    let ask = TestRequest { min_tokens: 6, ..TestRequest::greedy(words(4, 20), 5) };
+    let error = setup.build().expect("fits").engine.limits().check(&ask.request(61));
+    let message = error.expect_err("more than max_tokens").to_string();
+    assert!(message.contains("min_tokens is 6") && message.contains("is 5"), "{message}");
+}
+
+/// A client that leaves after any token gets the usage of the tokens it got, as if it had known
+/// when to stop, however many the engine verified in that step.
+#[test]
+fn usage_counts_the_tokens_that_were_emitted() {
+    let setup = Setup { drafter: Some((7, 70, 0.8)), ..Setup::roomy() };
+    let ask = TestRequest { max_draft: Some(7), ..TestRequest::greedy(words(5, 20), 40) };
+    let whole = alone(&setup, &ask).done[0].usage.clone();
+    assert!(whole.accepted() > 20, "{whole:?}");
+    for leaves_after in 1..=40 {
+        let mut rig = setup.build().expect("fits");
+        let (client, sink) = client(Some(leaves_after));
+        rig.engine.submit(SeqId(1), ask.request(61), sink, Duration::ZERO).expect("is taken");
+        run(&mut rig);
+        let usage = &collect(&client).done[0].usage;
+        let mut expect = whole.clone();
+        expect.truncate(leaves_after as u32);
+        assert_eq!(usage.completion as usize, leaves_after);
+        assert_eq!(usage, &expect, "after {leaves_after} tokens");
+        // Every token is sampled behind the prompt, an accepted draft token, or sampled behind them.
+        let sampled = leaves_after as u32 - usage.accepted();
+        assert!((usage.verifies.len() as u32..=1 + usage.verifies.len() as u32).contains(&sampled));
     }
 }
 
 #[test]
 fn max_tokens_inside_a_block_is_exact() {
     let setup = Setup { drafter: Some((7, 70, 1.0)), ..Setup::roomy() };
-    let whole = ids(&plain(setup.fake, &Ask::greedy(words(2, 20), 40)));
+    let whole = ids(&plain(setup.fake, &TestRequest::greedy(words(2, 20), 40)));
     for max in 1..=40 {
-        let heard = alone(&setup, &Ask::greedy(words(2, 20), max));
+        let heard = alone(&setup, &TestRequest::greedy(words(2, 20), max));
         assert_eq!(ids(&heard.tokens), whole[..max as usize]);
         assert!(matches!(reason(&heard), FinishReason::Length));
     }
@@ -124,10 +182,10 @@ fn chunks_change_nothing() {
 }
 
 #[test]
-fn company_changes_nothing_and_shares_the_trunk() {
+fn batch_composition_changes_nothing_and_prefixes_are_shared() {
     let setup = Setup::roomy();
     let mut rig = setup.build().expect("fits");
-    let asks: Vec<Ask> = (0..8)
+    let asks: Vec<TestRequest> = (0..8)
         .map(|i| {
             let mut prompt = words(4, 150);
             prompt.extend(words(100 + i, i as usize + 1));
@@ -153,7 +211,7 @@ fn under_pressure_the_youngest_waits_and_says_nothing_twice() {
     let options = EngineOptions { prefill_chunk: 64, ..EngineOptions::default() };
     let setup = Setup { fake, options, ..Setup::roomy() };
     let mut rig = setup.build().expect("fits");
-    let asks: Vec<Ask> = (0..3)
+    let asks: Vec<TestRequest> = (0..3)
         .map(|i| {
             let mut ask = sampled(words(200 + i, 60), 150, 0.9);
             ask.sampling.repetition_penalty = 1.2;
@@ -182,7 +240,7 @@ fn what_can_never_run_is_refused_with_the_numbers() {
     let options = EngineOptions { max_positions: 100, ..EngineOptions::default() };
     let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
     let mut refuse = |change: &dyn Fn(&mut muse_core::contract::Request)| -> Error {
-        let mut request = Ask::greedy(words(1, 10), 5).request(61);
+        let mut request = TestRequest::greedy(words(1, 10), 5).request(61);
         change(&mut request);
         let (client, sink) = client(None);
         let error = rig.engine.submit(SeqId(1), request, sink, Duration::ZERO).expect_err("no");
@@ -214,12 +272,12 @@ fn what_can_never_run_is_refused_with_the_numbers() {
 fn max_tokens_above_the_room_means_the_room() {
     let options = EngineOptions { max_positions: 100, ..EngineOptions::default() };
     let setup = Setup { options, ..Setup::roomy() };
-    let heard = alone(&setup, &Ask::greedy(words(6, 80), 5000));
+    let heard = alone(&setup, &TestRequest::greedy(words(6, 80), 5000));
     assert_eq!(heard.tokens.len(), 20);
     assert!(matches!(reason(&heard), FinishReason::Length));
     // A small cache bounds it in the same way.
     let fake = FakeOptions { full_blocks: 2, ..FakeOptions::default() };
-    let heard = alone(&Setup { fake, ..Setup::roomy() }, &Ask::greedy(words(6, 80), 5000));
+    let heard = alone(&Setup { fake, ..Setup::roomy() }, &TestRequest::greedy(words(6, 80), 5000));
     assert_eq!(heard.tokens.len(), 128 - 80);
 }
 
@@ -228,7 +286,7 @@ fn a_cache_for_one_runs_the_longest_prompt() {
     // Fewer rows a pass than a chunk may have; KV blocks for just what they need.
     let fake = FakeOptions { rows: 16, window_blocks: 3, full_blocks: 6, ..FakeOptions::default() };
     let setup = Setup { fake, options: EngineOptions::default(), ..Setup::roomy() };
-    let ask = Ask::greedy(words(6, 370), 14);
+    let ask = TestRequest::greedy(words(6, 370), 14);
     let heard = alone(&setup, &ask);
     assert!(matches!(reason(&heard), FinishReason::Length), "{:?}", reason(&heard));
     assert_eq!(heard.tokens, plain(fake, &ask));
@@ -252,15 +310,16 @@ fn grammars_hold_along_the_draft() {
 }
 
 #[test]
-fn what_a_grammar_dictates_comes_in_blocks() {
+fn forced_tokens_of_a_grammar_are_drafted() {
     let options = EngineOptions { max_draft: 8, ..EngineOptions::default() };
     let setup = Setup { drafter: None, options, ..Setup::roomy() };
-    let mut ask = Ask::greedy(words(7, 50), 37);
+    let mut ask = TestRequest::greedy(words(7, 50), 37);
     ask.grammar = Grammar::Forced(0, vec![Token(7), Token(33)]);
     let usage = alone(&setup, &ask).done[0].usage.clone();
-    assert_eq!(usage.accepted, [8, 8, 8, 8], "one token, then four blocks of nine");
+    let accepted: Vec<u32> = usage.accepted_by_verify().collect();
+    assert_eq!(accepted, [8, 8, 8, 8], "one token, then four blocks of nine");
     ask.max_draft = Some(0);
-    assert!(alone(&setup, &ask).done[0].usage.accepted.is_empty());
+    assert!(alone(&setup, &ask).done[0].usage.verifies.is_empty());
 }
 
 /// Allows nothing after two tokens.
@@ -291,7 +350,7 @@ impl Constraint for DeadEnd {
 fn a_grammar_that_contradicts_itself_ends_its_request_alone() {
     let setup = Setup::roomy();
     let mut rig = setup.build().expect("fits");
-    let ask = Ask::greedy(words(8, 30), 20);
+    let ask = TestRequest::greedy(words(8, 30), 20);
     let (stuck, sink) = client(None);
     let mut request = ask.request(61);
     request.constraint = Some(Box::new(DeadEnd(0)));
@@ -311,11 +370,11 @@ fn cancel_deadline_and_departure_end_within_a_step() {
     let setup = Setup { options, ..Setup::roomy() };
     let mut rig = setup.build().expect("fits");
     let clock = Cell::new(Duration::ZERO);
-    let ask = Ask::greedy(words(9, 300), 200);
+    let ask = TestRequest::greedy(words(9, 300), 200);
     let cancelled = submit(&mut rig, 1, &ask);
-    let late = submit(&mut rig, 2, &Ask { deadline_ms: Some(3), ..ask.clone() });
+    let late = submit(&mut rig, 2, &TestRequest { deadline_ms: Some(3), ..ask.clone() });
     let (gone, sink) = client(Some(3));
-    let request = Ask::greedy(words(10, 5), 200).request(61);
+    let request = TestRequest::greedy(words(10, 5), 200).request(61);
     rig.engine.submit(SeqId(3), request, sink, Duration::ZERO).expect("is taken");
     for ms in 0..3 {
         clock.set(Duration::from_millis(ms));
@@ -330,17 +389,18 @@ fn cancel_deadline_and_departure_end_within_a_step() {
     assert!(collect(&late).tokens.is_empty());
     run(&mut rig);
     assert!(matches!(reason(&collect(&gone)), FinishReason::Cancelled));
-    assert_eq!(collect(&gone).tokens.len(), 3, "nothing is said to who left");
+    assert_eq!(collect(&gone).tokens.len(), 3, "no events after the client left");
     assert_eq!(collect(&gone).done[0].usage.completion, 3);
 }
 
 #[test]
-fn the_higher_priority_goes_first() {
+fn the_higher_priority_is_scheduled_first() {
     let options = EngineOptions { max_num_seqs: 1, ..EngineOptions::default() };
     let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
-    let low = submit(&mut rig, 1, &Ask { priority: -1, ..Ask::greedy(words(1, 5), 4) });
-    let old = submit(&mut rig, 2, &Ask::greedy(words(2, 5), 4));
-    let young = submit(&mut rig, 3, &Ask::greedy(words(3, 5), 4));
+    let low =
+        submit(&mut rig, 1, &TestRequest { priority: -1, ..TestRequest::greedy(words(1, 5), 4) });
+    let old = submit(&mut rig, 2, &TestRequest::greedy(words(2, 5), 4));
+    let young = submit(&mut rig, 3, &TestRequest::greedy(words(3, 5), 4));
     let mut order = Vec::new();
     while rig.engine.step(&|| Duration::ZERO).expect("no fault") {
         for (name, client) in [("low", &low), ("old", &old), ("young", &young)] {
@@ -362,9 +422,9 @@ fn decoding_goes_on_beside_a_long_prompt() {
         ..EngineOptions::default()
     };
     let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
-    let talker = submit(&mut rig, 1, &Ask::greedy(words(1, 5), 60));
+    let talker = submit(&mut rig, 1, &TestRequest::greedy(words(1, 5), 60));
     rig.engine.step(&|| Duration::ZERO).expect("no fault");
-    let reader = submit(&mut rig, 2, &Ask::greedy(words(2, 400), 1));
+    let reader = submit(&mut rig, 2, &TestRequest::greedy(words(2, 400), 1));
     for step in 2..15 {
         rig.engine.step(&|| Duration::ZERO).expect("no fault");
         assert_eq!(collect(&talker).tokens.len(), step, "a token a step");
@@ -378,8 +438,8 @@ fn decoding_goes_on_beside_a_long_prompt() {
 fn timings_are_of_the_callers_clock() {
     let options = EngineOptions { prefill_chunk: 10, max_num_seqs: 1, ..EngineOptions::default() };
     let mut rig = Setup { options, drafter: None, ..Setup::roomy() }.build().expect("fits");
-    let first = submit(&mut rig, 1, &Ask::greedy(words(1, 30), 5));
-    let second = submit(&mut rig, 2, &Ask::greedy(words(2, 30), 5));
+    let first = submit(&mut rig, 1, &TestRequest::greedy(words(1, 30), 5));
+    let second = submit(&mut rig, 2, &TestRequest::greedy(words(2, 30), 5));
     let clock = Cell::new(Duration::ZERO);
     while rig.engine.step(&|| clock.get()).expect("no fault") {
         clock.set(clock.get() + Duration::from_millis(10));
@@ -396,11 +456,11 @@ fn timings_are_of_the_callers_clock() {
 }
 
 #[test]
-fn a_device_fault_is_told_to_everyone() {
+fn a_device_fault_ends_every_request() {
     let mut rig = Setup::roomy().build().expect("fits");
     rig.fail_at.store(4, Ordering::Relaxed);
     let clients: Vec<Client> =
-        (0..3).map(|i| submit(&mut rig, i, &Ask::greedy(words(i, 40), 50))).collect();
+        (0..3).map(|i| submit(&mut rig, i, &TestRequest::greedy(words(i, 40), 50))).collect();
     let error = loop {
         match rig.engine.step(&|| Duration::ZERO) {
             Ok(left) => assert!(left, "the fault comes first"),

@@ -8,7 +8,7 @@ use muse_core::contract::{Sampling, SeqId, Token};
 use muse_core::engine::EngineOptions;
 use muse_core::hash::hash64;
 use muse_testkit::fake::{FakeCost, FakeOptions};
-use muse_tests::sim::{Ask, Client, Heard, Setup, client, plain};
+use muse_tests::sim::{Client, Received, Setup, TestRequest, client, plain};
 
 /// Weights are read once a pass and rows are nearly free: drafts pay.
 const BY_MEMORY: FakeCost = FakeCost { pass: |rows| 980 + 20 * rows as u64, draft: |_| 100 };
@@ -33,7 +33,7 @@ fn setup(cost: FakeCost, hit: f64) -> Setup {
 }
 
 /// Runs requests of the same prompts, `together` at a time, and what the model's clock says then.
-fn run(setup: &Setup, asks: &[Ask], together: usize) -> (Vec<Heard>, Duration) {
+fn run(setup: &Setup, asks: &[TestRequest], together: usize) -> (Vec<Received>, Duration) {
     run_disturbed(setup, asks, together, &|_| 0)
 }
 
@@ -41,10 +41,10 @@ fn run(setup: &Setup, asks: &[Ask], together: usize) -> (Vec<Heard>, Duration) {
 /// what that costs is not counted, what the engine makes of it is.
 fn run_disturbed(
     setup: &Setup,
-    asks: &[Ask],
+    asks: &[TestRequest],
     together: usize,
     lost: &dyn Fn(u64) -> u64,
-) -> (Vec<Heard>, Duration) {
+) -> (Vec<Received>, Duration) {
     let (looks, late) = (Cell::new(0), Cell::new(0));
     let mut rig = setup.build().expect("fits");
     let mut heard = Vec::new();
@@ -70,13 +70,13 @@ fn run_disturbed(
     (heard, rig.model.elapsed())
 }
 
-fn asks(max_draft: Option<u32>) -> Vec<Ask> {
-    let ask = |i| Ask { max_draft, ..Ask::greedy(words(i, 10), 400) };
+fn asks(max_draft: Option<u32>) -> Vec<TestRequest> {
+    let ask = |i| TestRequest { max_draft, ..TestRequest::greedy(words(i, 10), 400) };
     (0..4).map(ask).collect()
 }
 
-fn verifies(heard: &[Heard]) -> Vec<u32> {
-    heard.iter().map(|heard| heard.done[0].usage.accepted.len() as u32).collect()
+fn verifies(heard: &[Received]) -> Vec<u32> {
+    heard.iter().map(|heard| heard.done[0].usage.verifies.len() as u32).collect()
 }
 
 #[test]
@@ -116,7 +116,8 @@ fn a_disturbed_clock_misleads_little() {
         ("both, good", BY_BOTH, 0.9),
     ] {
         let setup = setup(cost, hit);
-        let ask = |max_draft| move |i| Ask { max_draft, ..Ask::greedy(words(i, 10), 60) };
+        let ask =
+            |max_draft| move |i| TestRequest { max_draft, ..TestRequest::greedy(words(i, 10), 60) };
         let asks = |max_draft| (0..40).map(ask(max_draft)).collect::<Vec<_>>();
         let (_, always) = run(&setup, &asks(Some(15)), 1);
         let (_, never) = run(&setup, &asks(Some(0)), 1);
@@ -137,11 +138,12 @@ fn what_was_usual_does_not_bind_a_request() {
     // Drafts were never right for long; then a request comes that they suit.
     let good = setup(BY_MEMORY, 0.9);
     let asks = asks(None);
-    let (_, always) = run(&good, &[Ask { max_draft: Some(15), ..asks[0].clone() }], 1);
+    let (_, always) = run(&good, &[TestRequest { max_draft: Some(15), ..asks[0].clone() }], 1);
     let mut rig = good.build().expect("fits");
     // Sampled flat, the same drafter is wrong.
     let sampling = Sampling { temperature: 9.0, seed: 1, ..Sampling::default() };
-    let wild = Ask { sampling, max_draft: Some(15), ..Ask::greedy(words(9, 10), 400) };
+    let wild =
+        TestRequest { sampling, max_draft: Some(15), ..TestRequest::greedy(words(9, 10), 400) };
     let mut took = Duration::ZERO;
     for (id, ask) in (0..).zip([&wild, &wild, &wild, &asks[0]]) {
         let (_, sink) = client(None);
@@ -151,7 +153,7 @@ fn what_was_usual_does_not_bind_a_request() {
         took = rig.model.elapsed() - before;
     }
     let share = took.as_secs_f64() / always.as_secs_f64();
-    let (_, never) = run(&good, &[Ask { max_draft: Some(0), ..asks[0].clone() }], 1);
+    let (_, never) = run(&good, &[TestRequest { max_draft: Some(0), ..asks[0].clone() }], 1);
     assert!(never > 2 * always && share < 1.3, "{share:.3} of always {always:?}, never {never:?}");
 }
 
@@ -181,10 +183,10 @@ fn a_length_that_is_asked_for_is_kept() {
         let (heard, _) = run(&setup(BY_ROWS, 1.0), &asks(Some(max)), 1);
         // A token comes first, and the last one of them needs no draft.
         for usage in heard.iter().map(|heard| &heard.done[0].usage) {
-            let most = usage.accepted.iter().copied().max().unwrap_or(0);
+            let most = usage.accepted_by_verify().max().unwrap_or(0);
             assert_eq!(most, max);
             assert_eq!(
-                usage.accepted.len() as u32,
+                usage.verifies.len() as u32,
                 if max == 0 { 0 } else { 398_u32.div_ceil(max + 1) }
             );
         }
@@ -210,9 +212,9 @@ fn prompts_leave_others_their_pace() {
         let mut clients = Vec::new();
         let (mut slowest, mut said) = (Duration::ZERO, 0);
         for (id, ask) in (1..).zip([
-            Ask::greedy(words(1, 900), 1),
-            Ask::greedy(words(2, 5), 120),
-            Ask::greedy(words(3, 3000), 1),
+            TestRequest::greedy(words(1, 900), 1),
+            TestRequest::greedy(words(2, 5), 120),
+            TestRequest::greedy(words(3, 3000), 1),
         ]) {
             let (client, sink) = client(None);
             let now = rig.model.elapsed();
@@ -246,16 +248,16 @@ fn rows_go_to_whom_they_help_most() {
     // which draws its tokens from a flat distribution.
     let fake = FakeOptions { max_logits_rows: 14, ..setup(BY_MEMORY, 1.0).fake };
     let setup = Setup { fake, ..setup(BY_MEMORY, 1.0) };
-    let sure = Ask::greedy(words(1, 10), 150);
+    let sure = TestRequest::greedy(words(1, 10), 150);
     let sampling = Sampling { temperature: 3.0, seed: 3, ..Sampling::default() };
-    let unsure = Ask { sampling, ..Ask::greedy(words(2, 10), 150) };
+    let unsure = TestRequest { sampling, ..TestRequest::greedy(words(2, 10), 150) };
     let (heard, _) = run(&setup, &[sure.clone(), unsure.clone()], 2);
     for (heard, ask) in heard.iter().zip([&sure, &unsure]) {
         assert_eq!(heard.tokens, plain(setup.fake, ask));
     }
-    let length = |heard: &Heard| {
+    let length = |heard: &Received| {
         let usage = &heard.done[0].usage;
-        f64::from(usage.drafted) / usage.accepted.len() as f64
+        f64::from(usage.drafted()) / usage.verifies.len() as f64
     };
     let (sure, unsure) = (length(&heard[0]), length(&heard[1]));
     assert!(sure > 9.0 && unsure < 5.0, "blocks of {sure:.1} and {unsure:.1} drafts");

@@ -11,7 +11,7 @@ use muse_cpu::Cpu;
 use muse_tests::chats::{STOP, chats};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
-use muse_tests::sim::{Ask, Client, Heard, client};
+use muse_tests::sim::{Client, Received, TestRequest, client};
 
 fn engine(drafted: bool, options: &EngineOptions) -> Result<EngineCore<Cpu>> {
     let nano = Checkpoint::nano()?;
@@ -19,19 +19,19 @@ fn engine(drafted: bool, options: &EngineOptions) -> Result<EngineCore<Cpu>> {
     Pair::new(cpu(), &*nano.target, drafter, KvType::Bf16, &[])?.into_engine(options)
 }
 
-fn submit(engine: &mut EngineCore<Cpu>, id: u64, ask: &Ask) -> Client {
+fn submit(engine: &mut EngineCore<Cpu>, id: u64, ask: &TestRequest) -> Client {
     let (client, sink) = client(None);
     let vocab = engine.limits().vocab;
     engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
     client
 }
 
-fn collect(client: &Client) -> Heard {
+fn collect(client: &Client) -> Received {
     client.lock().expect("no client panics").clone()
 }
 
 /// Runs one request to its end.
-fn answer(engine: &mut EngineCore<Cpu>, id: u64, ask: &Ask) -> Result<Heard> {
+fn answer(engine: &mut EngineCore<Cpu>, id: u64, ask: &TestRequest) -> Result<Received> {
     let client = submit(engine, id, ask);
     while engine.step(&|| Duration::ZERO)? {}
     assert_eq!(engine.pool().free(), engine.pool().total());
@@ -40,7 +40,7 @@ fn answer(engine: &mut EngineCore<Cpu>, id: u64, ask: &Ask) -> Result<Heard> {
 
 /// Requests of all kinds: greedy and drawn, penalised, with log-probabilities, drafted by their own
 /// wish or the engine's, some with much to read, many that begin alike.
-fn mixed(count: u64) -> Vec<Ask> {
+fn mixed(count: u64) -> Vec<TestRequest> {
     let chats = chats();
     let of = |i: u64, salt: u64, n: u64| hash64(hash64(17, salt), i) % n;
     (0..count)
@@ -59,13 +59,13 @@ fn mixed(count: u64) -> Vec<Ask> {
                 seed: i,
                 ..Sampling::default()
             };
-            Ask {
+            TestRequest {
                 sampling,
                 stop: STOP.to_vec(),
                 logprobs: [None, Some(0), Some(3)][of(i, 9, 3) as usize],
                 max_draft: [None, None, Some(0), Some(4)][of(i, 10, 4) as usize],
                 priority: of(i, 11, 3) as i32,
-                ..Ask::greedy(prompt, 8 + of(i, 12, 40) as u32)
+                ..TestRequest::greedy(prompt, 8 + of(i, 12, 40) as u32)
             }
         })
         .collect()
@@ -140,7 +140,7 @@ fn history() -> Vec<Token> {
 }
 
 /// Rows of the prompt that ran.
-fn ran(heard: &Heard) -> u32 {
+fn ran(heard: &Received) -> u32 {
     heard.done[0].usage.prompt - heard.done[0].usage.cached
 }
 
@@ -149,7 +149,7 @@ fn later_turns_branches_and_edits_run_what_is_new() -> Result<()> {
     let chats = chats();
     for drafted in [false, true] {
         let mut engine = engine(drafted, &EngineOptions::default())?;
-        let first = Ask { stop: STOP.to_vec(), ..Ask::greedy(history(), 60) };
+        let first = TestRequest { stop: STOP.to_vec(), ..TestRequest::greedy(history(), 60) };
         let heard = answer(&mut engine, 1, &first)?;
         assert_eq!(ran(&heard), 2000);
 
@@ -157,23 +157,23 @@ fn later_turns_branches_and_edits_run_what_is_new() -> Result<()> {
         let said: Vec<Token> = heard.tokens.iter().map(|picked| picked.token).collect();
         let question = &chats[0].prompt;
         let second = [first.prompt.clone(), said.clone(), question.clone()].concat();
-        let heard = answer(&mut engine, 2, &Ask::greedy(second.clone(), 20))?;
+        let heard = answer(&mut engine, 2, &TestRequest::greedy(second.clone(), 20))?;
         assert_eq!(ran(&heard) as usize, question.len() + 1, "drafted: {drafted}");
         let mut fresh = self::engine(false, &EngineOptions::default())?;
-        let expect = answer(&mut fresh, 1, &Ask::greedy(second, 20))?;
+        let expect = answer(&mut fresh, 1, &TestRequest::greedy(second, 20))?;
         assert_eq!(heard.tokens, expect.tokens, "drafted: {drafted}");
 
         // Another end of the same history, inside a KV block.
         let branch = [&first.prompt[..1990], &chats[3].prompt[20..]].concat();
-        let heard = answer(&mut engine, 3, &Ask::greedy(branch.clone(), 20))?;
+        let heard = answer(&mut engine, 3, &TestRequest::greedy(branch.clone(), 20))?;
         assert_eq!(ran(&heard) as usize, branch.len() - 1990, "drafted: {drafted}");
-        let expect = answer(&mut fresh, 2, &Ask::greedy(branch, 20))?;
+        let expect = answer(&mut fresh, 2, &TestRequest::greedy(branch, 20))?;
         assert_eq!(heard.tokens, expect.tokens, "drafted: {drafted}");
 
         // One token of the system block, which comes first.
         let mut edited = first.prompt.clone();
         edited[0] = Token(5);
-        assert_eq!(ran(&answer(&mut engine, 4, &Ask::greedy(edited, 1))?), 2000);
+        assert_eq!(ran(&answer(&mut engine, 4, &TestRequest::greedy(edited, 1))?), 2000);
     }
     Ok(())
 }
@@ -184,15 +184,15 @@ fn guesses_are_kept_as_often_after_reuse() -> Result<()> {
     let options = EngineOptions { adapt_draft: false, ..EngineOptions::default() };
     let (mut shared, mut id) = (engine(true, &options)?, 0);
     let mut kept = [0, 0];
-    answer(&mut shared, 1000, &Ask::greedy(history(), 1))?;
+    answer(&mut shared, 1000, &TestRequest::greedy(history(), 1))?;
     for chat in chats[..18].iter().filter(|chat| chat.ids.len() > 30).take(4) {
         let prompt = [&history()[..1900], &chat.prompt[..]].concat();
-        let ask = Ask { stop: STOP.to_vec(), ..Ask::greedy(prompt, 60) };
+        let ask = TestRequest { stop: STOP.to_vec(), ..TestRequest::greedy(prompt, 60) };
         for (engine, kept) in [&mut shared, &mut engine(true, &options)?].into_iter().zip(&mut kept)
         {
             id += 1;
             let usage = answer(engine, id, &ask)?.done[0].usage.clone();
-            *kept += usage.accepted.iter().sum::<u32>();
+            *kept += usage.accepted();
             // Of the history all but the ends of KV blocks that left the window.
             assert!(usage.cached == 0 || usage.cached >= 1900 - 64, "{}", usage.cached);
         }

@@ -11,7 +11,7 @@ use muse_cpu::Cpu;
 use muse_tests::chats::{Chat, STOP, chats};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
-use muse_tests::sim::{Ask, Client, Heard, client, ids};
+use muse_tests::sim::{Client, Received, TestRequest, client, ids};
 
 fn engine(kv: KvType, drafted: bool, max_num_seqs: usize) -> Result<EngineCore<Cpu>> {
     let nano = Checkpoint::nano()?;
@@ -20,11 +20,11 @@ fn engine(kv: KvType, drafted: bool, max_num_seqs: usize) -> Result<EngineCore<C
     pair.into_engine(&EngineOptions { prefill_chunk: 64, max_num_seqs, ..EngineOptions::default() })
 }
 
-fn ask(chat: &Chat) -> Ask {
-    Ask { stop: STOP.to_vec(), ..Ask::greedy(chat.prompt.clone(), 400) }
+fn ask(chat: &Chat) -> TestRequest {
+    TestRequest { stop: STOP.to_vec(), ..TestRequest::greedy(chat.prompt.clone(), 400) }
 }
 
-fn submit(engine: &mut EngineCore<Cpu>, id: u64, ask: &Ask) -> Client {
+fn submit(engine: &mut EngineCore<Cpu>, id: u64, ask: &TestRequest) -> Client {
     let (client, sink) = client(None);
     let vocab = engine.limits().vocab;
     engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
@@ -37,16 +37,16 @@ fn run(engine: &mut EngineCore<Cpu>) -> Result<()> {
     Ok(())
 }
 
-fn collect(client: &Client) -> Heard {
+fn collect(client: &Client) -> Received {
     client.lock().expect("no client panics").clone()
 }
 
 /// The golden tokens, the golden accepted lengths, one stop.
-fn check(chat: &Chat, heard: &Heard, drafted: bool) {
+fn check(chat: &Chat, heard: &Received, drafted: bool) {
     assert_eq!(ids(&heard.tokens), chat.ids, "{}", chat.name);
     let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
     assert!(matches!(done.reason, FinishReason::Stop(_)), "{}: {:?}", chat.name, done.reason);
-    let accepted: Vec<usize> = done.usage.accepted.iter().map(|&n| n as usize).collect();
+    let accepted: Vec<usize> = done.usage.accepted_by_verify().map(|n| n as usize).collect();
     let expect: &[usize] = if drafted { &chat.accepted } else { &[] };
     assert_eq!(accepted, expect, "{}: accepted lengths", chat.name);
 }
@@ -90,7 +90,7 @@ fn a_cached_prompt_answers_and_drafts_alike() -> Result<()> {
 #[test]
 fn sampled_requests_are_the_same_alone_together_and_drafted() -> Result<()> {
     let chats = chats();
-    let asks: Vec<Ask> = (0..12u64)
+    let asks: Vec<TestRequest> = (0..12u64)
         .map(|i| {
             let sampling = Sampling {
                 temperature: 0.6 + (i % 4) as f32 * 0.3,
@@ -101,7 +101,7 @@ fn sampled_requests_are_the_same_alone_together_and_drafted() -> Result<()> {
                 ..Sampling::default()
             };
             let chat = &chats[hash64(1, i) as usize % 20];
-            Ask { sampling, logprobs: Some(1), max_tokens: 40, ..ask(chat) }
+            TestRequest { sampling, logprobs: Some(1), max_tokens: 40, ..ask(chat) }
         })
         .collect();
     let mut plain = engine(KvType::Bf16, false, 1)?;
@@ -119,7 +119,7 @@ fn sampled_requests_are_the_same_alone_together_and_drafted() -> Result<()> {
     for &id in &others {
         let prompt =
             (0..hash64(2, id) % 300 + 1).map(|i| Token((hash64(id, i) % 800) as u32)).collect();
-        submit(&mut busy, id, &Ask::greedy(prompt, 100));
+        submit(&mut busy, id, &TestRequest::greedy(prompt, 100));
     }
     let mut step = 0;
     while busy.step(&|| Duration::ZERO)? {

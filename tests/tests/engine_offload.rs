@@ -13,7 +13,7 @@ use muse_testkit::fake::{FakeOffloadStore, FakeOptions};
 use muse_tests::chats::chats;
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
-use muse_tests::sim::{Ask, Heard, Rig, Setup, client, plain};
+use muse_tests::sim::{Received, Rig, Setup, TestRequest, client, plain};
 
 fn words(seed: u64, count: usize) -> Vec<Token> {
     (0..count as u64).map(|i| Token((hash64(seed, i) % 61) as u32)).collect()
@@ -25,7 +25,7 @@ fn small(kv_offload: Arc<dyn KvOffloadStore>) -> Setup {
     Setup { fake, options, ..Setup::roomy() }
 }
 
-fn answer(rig: &mut Rig, id: u64, ask: &Ask) -> Heard {
+fn answer(rig: &mut Rig, id: u64, ask: &TestRequest) -> Received {
     let (client, sink) = client(None);
     rig.engine.submit(SeqId(id), ask.request(61), sink, Duration::ZERO).expect("is taken");
     while rig.engine.step(&|| Duration::ZERO).expect("no fault") {}
@@ -40,7 +40,7 @@ fn what_was_evicted_is_found_on_the_shelf() {
     let setup = small(kv_offload.clone());
     let mut rig = setup.build().expect("fits");
     for (id, seed) in [1, 2, 1, 3, 2, 1].into_iter().enumerate() {
-        let ask = Ask::greedy(words(seed, 400), 30);
+        let ask = TestRequest::greedy(words(seed, 400), 30);
         let heard = answer(&mut rig, id as u64, &ask);
         assert_eq!(heard.tokens, plain(setup.fake, &ask), "request {id}");
         // Six complete KV blocks of the prompt; each prompt pushes the others out.
@@ -54,7 +54,7 @@ fn what_was_evicted_is_found_on_the_shelf() {
 fn another_engine_finds_what_one_left() {
     let kv_offload = Arc::new(FakeOffloadStore::new(0));
     let setup = small(kv_offload.clone());
-    let ask = Ask::greedy(words(5, 300), 20);
+    let ask = TestRequest::greedy(words(5, 300), 20);
     let mut first = setup.build().expect("fits");
     assert_eq!(answer(&mut first, 1, &ask).done[0].usage.cached, 0);
     first.engine.offload_all().expect("no fault");
@@ -71,19 +71,19 @@ fn loading_keeps_nobody_waiting() {
     let fake = FakeOptions { full_blocks: 60, window_blocks: 60, ..FakeOptions::default() };
     let options = EngineOptions { kv_offload: Some(kv_offload.clone()), ..Setup::roomy().options };
     let setup = Setup { fake, options, drafter: None, ..Setup::roomy() };
-    let long = Ask::greedy(words(5, 1500), 1);
+    let long = TestRequest::greedy(words(5, 1500), 1);
     let mut first = setup.build().expect("fits");
     answer(&mut first, 1, &long);
     first.engine.offload_all().expect("no fault");
     let mut second = setup.build().expect("fits");
-    let talk = Ask::greedy(words(6, 5), 30);
+    let talk = TestRequest::greedy(words(6, 5), 30);
     let (talker, sink) = client(None);
     second.engine.submit(SeqId(1), talk.request(61), sink, Duration::ZERO).expect("is taken");
     second.engine.step(&|| Duration::ZERO).expect("no fault");
     let (reader, sink) = client(None);
     second.engine.submit(SeqId(2), long.request(61), sink, Duration::ZERO).expect("is taken");
     let (newcomer, sink) = client(None);
-    let short = Ask::greedy(words(7, 5), 2);
+    let short = TestRequest::greedy(words(7, 5), 2);
     second.engine.submit(SeqId(3), short.request(61), sink, Duration::ZERO).expect("is taken");
     for step in 2..30 {
         let before = kv_offload.found();
@@ -122,7 +122,7 @@ impl KvOffloadStore for Foreign {
 #[test]
 fn blocks_of_another_length_are_left_alone() {
     let setup = small(Arc::new(Foreign));
-    let ask = Ask::greedy(words(6, 200), 20);
+    let ask = TestRequest::greedy(words(6, 200), 20);
     let heard = answer(&mut setup.build().expect("fits"), 1, &ask);
     assert_eq!((heard.done[0].usage.cached, heard.tokens), (0, plain(setup.fake, &ask)));
 }
@@ -142,8 +142,8 @@ fn the_trained_model_goes_on_where_another_run_stopped() -> Result<()> {
     let chats = chats();
     let prompt: Vec<Token> =
         chats[..6].iter().flat_map(|chat| [&chat.prompt, &chat.ids]).flatten().copied().collect();
-    let ask = Ask { logprobs: Some(1), ..Ask::greedy(prompt.clone(), 30) };
-    let run = || -> Result<Heard> {
+    let ask = TestRequest { logprobs: Some(1), ..TestRequest::greedy(prompt.clone(), 30) };
+    let run = || -> Result<Received> {
         let mut engine = nano(Arc::clone(&kv_offload))?;
         let (client, sink) = client(None);
         let vocab = engine.limits().vocab;
@@ -153,11 +153,11 @@ fn the_trained_model_goes_on_where_another_run_stopped() -> Result<()> {
         Ok(client.lock().expect("no client panics").clone())
     };
     let (first, second) = (run()?, run()?);
-    let usage = |heard: &Heard| heard.done[0].usage.clone();
+    let usage = |heard: &Received| heard.done[0].usage.clone();
     assert_eq!(usage(&first).cached, 0);
     assert_eq!(usage(&second).cached as usize, (prompt.len() - 1) / 64 * 64);
     // Bit for bit, and the drafter drafts as it did: its rows came back too.
     assert_eq!(second.tokens, first.tokens);
-    assert_eq!(usage(&second).accepted, usage(&first).accepted);
+    assert_eq!(usage(&second).verifies, usage(&first).verifies);
     Ok(())
 }

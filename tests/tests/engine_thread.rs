@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use muse_core::Error;
 use muse_core::contract::{Engine, Event, FinishReason, Sink, Token};
 use muse_core::engine::{EngineHandle, EngineOptions, spawn};
-use muse_tests::sim::{Ask, Parts, Setup, client, ids, plain};
+use muse_tests::sim::{Parts, Setup, TestRequest, client, ids, plain};
 
 fn start(setup: &Setup) -> EngineHandle {
     let Parts { backend, target, drafter, pool, .. } = setup.parts().expect("fits");
@@ -31,7 +31,8 @@ fn waited() -> (Sink, mpsc::Receiver<FinishReason>) {
     (Box::new(sink), hear)
 }
 
-const LONG: Duration = Duration::from_secs(60);
+/// A bound for hangs only: a slow machine must not fail a test.
+const LONG: Duration = Duration::from_secs(3600);
 
 #[test]
 fn requests_from_many_threads_are_served() {
@@ -41,7 +42,7 @@ fn requests_from_many_threads_are_served() {
         for i in 1..6 {
             let (engine, fake) = (&engine, setup.fake);
             scope.spawn(move || {
-                let ask = Ask::greedy(words(i * 17), 30);
+                let ask = TestRequest::greedy(words(i * 17), 30);
                 let (heard, mut sink) = client(None);
                 let (tell, ended) = mpsc::channel();
                 let both: Sink = Box::new(move |event| {
@@ -80,14 +81,14 @@ fn a_full_queue_refuses_and_a_cancelled_request_ends() {
         }
         ControlFlow::Continue(())
     });
-    let ask = Ask::greedy(words(5), 4000);
+    let ask = TestRequest::greedy(words(5), 4000);
     let vocab = setup.fake.vocab;
     let first = engine.submit(ask.request(vocab), holding).expect("is taken");
     started.recv_timeout(LONG).expect("it runs");
     let (sink, second_end) = waited();
     let second = engine.submit(ask.request(vocab), sink).expect("waits");
     let (sink, third_end) = waited();
-    engine.submit(Ask::greedy(words(5), 3).request(vocab), sink).expect("waits");
+    engine.submit(TestRequest::greedy(words(5), 3).request(vocab), sink).expect("waits");
     let (sink, _end) = waited();
     let error = engine.submit(ask.request(vocab), sink).expect_err("the queue is full");
     assert!(matches!(&error, Error::Exhausted(m) if m.contains("holds 2")), "{error:?}");
@@ -106,11 +107,14 @@ fn draining_refuses_new_requests_and_lets_the_others_end() {
     let setup = Setup::roomy();
     let engine = start(&setup);
     let (sink, end) = waited();
-    engine.submit(Ask::greedy(words(9), 50).request(setup.fake.vocab), sink).expect("is taken");
+    engine
+        .submit(TestRequest::greedy(words(9), 50).request(setup.fake.vocab), sink)
+        .expect("is taken");
     engine.drain(LONG);
     assert!(matches!(end.try_recv().expect("it has ended"), FinishReason::Length));
     let (sink, _end) = waited();
-    let error = engine.submit(Ask::greedy(words(9), 50).request(61), sink).expect_err("no more");
+    let error =
+        engine.submit(TestRequest::greedy(words(9), 50).request(61), sink).expect_err("no more");
     assert!(matches!(error, Error::Exhausted(_)));
 }
 
@@ -119,16 +123,16 @@ fn dropping_the_engine_cancels_what_runs() {
     let setup = Setup::roomy();
     let engine = start(&setup);
     let (sink, end) = waited();
-    engine.submit(Ask::greedy(words(9), 4000).request(setup.fake.vocab), sink).expect("is taken");
-    let before = Instant::now();
+    engine
+        .submit(TestRequest::greedy(words(9), 4000).request(setup.fake.vocab), sink)
+        .expect("is taken");
     drop(engine);
     let reason = end.try_recv().expect("the thread has ended");
     assert!(matches!(reason, FinishReason::Cancelled | FinishReason::Length));
-    assert!(before.elapsed() < LONG);
 }
 
 #[test]
-fn a_panic_is_told_to_everyone_and_reported_once() {
+fn a_panic_ends_every_request_and_is_reported_once() {
     let reports = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&reports);
     let mut setup = Setup::roomy();
@@ -138,7 +142,7 @@ fn a_panic_is_told_to_everyone_and_reported_once() {
     let engine = start(&setup);
     let armed = Arc::new(AtomicBool::new(true));
     let (sink, end) = waited();
-    let ask = Ask::greedy(words(9), 3000);
+    let ask = TestRequest::greedy(words(9), 3000);
     engine.submit(ask.request(setup.fake.vocab), sink).expect("is taken");
     let bomb: Sink = Box::new(move |_| {
         assert!(!armed.swap(false, Ordering::Relaxed), "planted panic");

@@ -6,7 +6,7 @@ use muse_testkit::Golden;
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::{compare, run::Pair};
 
-/// Scores reach 16; the reference itself differs by 1.5e-4 from float64.
+/// Logits reach 16; the reference itself differs by 1.5e-4 from float64.
 const LOGITS: f32 = 5e-4;
 /// Relative to the largest value of a row.
 const HIDDEN: f32 = 1e-3;

@@ -1,4 +1,5 @@
-//! What the goldens do not reach: finished embeddings, moved KV blocks, memory plans and refusals.
+//! The text model and the drafter, and the fakes of both, under the suites of their contracts; and
+//! what neither those nor the goldens reach: finished embeddings, moved KV blocks, memory, refusals.
 
 use std::sync::Arc;
 
@@ -16,11 +17,86 @@ use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::edited::Edited;
 use muse_tests::run::Pair;
 
+mod suites {
+    //! One line per implementer.
+
+    use muse_testkit::fake::{FakeBackend, FakeDrafter, FakeModel, FakeOptions, FakeTarget};
+    use muse_testkit::suite::{drafter, target};
+
+    use super::*;
+
+    fn sizes(kv: KvType) -> ModelSizes {
+        ModelSizes {
+            kv,
+            blocks: BlockCount { full: drafter::MIN_BLOCKS, window: drafter::MIN_BLOCKS },
+            max_num_seqs: 2,
+            max_num_batched_tokens: target::MIN_TOKENS,
+            max_logits_rows: target::MIN_TOKENS,
+        }
+    }
+
+    fn model(kv: KvType) -> target::Subject<Cpu> {
+        let (tiny, backend) = (Checkpoint::tiny().expect("part of the tree"), Arc::new(cpu()));
+        let layers = &[1, 3];
+        let model = Model::new(backend.clone(), &*tiny.target, &sizes(kv), layers, &mut |_, _| {});
+        let target = model.expect("a model");
+        let captured = layers.len() * target.spec().hidden;
+        target::Subject { backend, target: Box::new(target), captured }
+    }
+
+    fn dflash() -> drafter::Subject<Cpu> {
+        let (tiny, backend) = (Checkpoint::tiny().expect("part of the tree"), Arc::new(cpu()));
+        let (sizes, quiet) = (sizes(KvType::Bf16), &mut |_, _| {});
+        let text = tiny.target.spec().text.as_ref().expect("a text model");
+        // Contexts and anchors of the suite take several passes of the drafter.
+        let small = ModelSizes { max_num_batched_tokens: 48, ..sizes };
+        let drafter = Dflash::new(backend.clone(), &*tiny.drafter, text, &small, quiet);
+        let drafter = drafter.expect("a drafter");
+        let layers = &tiny.drafter.spec().drafter.as_ref().expect("a drafter").target_layers;
+        let model = Model::new(backend.clone(), &*tiny.target, &sizes, layers, quiet);
+        let target = Box::new(model.expect("a model"));
+        drafter::Subject { backend, target, drafter: Box::new(drafter) }
+    }
+
+    fn fakes() -> (target::Subject<FakeBackend>, FakeModel) {
+        let options = FakeOptions { max_logits_rows: target::MIN_TOKENS, ..FakeOptions::default() };
+        let (backend, model) = (Arc::default(), FakeModel::new(options));
+        let target = FakeTarget::new(Arc::clone(&backend), model.clone()).expect("a target");
+        (target::Subject { backend, target: Box::new(target), captured: 1 }, model)
+    }
+
+    fn fake_drafter() -> drafter::Subject<FakeBackend> {
+        let (target::Subject { backend, target, .. }, model) = fakes();
+        let drafter = FakeDrafter::new(Arc::clone(&backend), model, 7, 70, 0.8);
+        drafter::Subject { backend, target, drafter: Box::new(drafter) }
+    }
+
+    mod model_with_f32 {
+        muse_testkit::suite::target!(super::model(super::KvType::F32));
+    }
+
+    mod model_with_q8_0 {
+        muse_testkit::suite::target!(super::model(super::KvType::Q8_0));
+    }
+
+    mod fake_target {
+        muse_testkit::suite::target!(super::fakes().0);
+    }
+
+    mod dflash {
+        muse_testkit::suite::drafter!(super::dflash());
+    }
+
+    mod fake_dflash {
+        muse_testkit::suite::drafter!(super::fake_drafter());
+    }
+}
+
 fn prompt() -> Vec<Token> {
     Golden::open("tiny/golden/text_f32.safetensors").tokens("p100.ids")
 }
 
-/// Scores of the last pass's only asked row.
+/// Logits of the last pass's only asked row.
 fn logits(pair: &Pair<Cpu>) -> Result<Vec<u32>> {
     Ok(pair.read_scores(1)?.into_iter().map(f32::to_bits).collect())
 }

@@ -5,9 +5,9 @@ use muse_core::Result;
 use muse_core::contract::{Backend, KvType};
 use muse_cpu::Cpu;
 use muse_testkit::Golden;
-use muse_tests::bent::{Bend, Bent};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::edited::Edited;
+use muse_tests::faulty::{Fault, FaultyBackend};
 use muse_tests::{compare, run::Pair};
 
 /// Twenty times what the goldens allow.
@@ -75,12 +75,12 @@ const TEXT: &[Edit] = &[
     ("cap of 30", |e| e.text().logit_softcap = Some(30.0)),
 ];
 
-const BENDS: &[Bend] = &[
-    Bend::GateFromResidual,
-    Bend::NoGate,
-    Bend::RawEmbeddings,
-    Bend::ScaledEmbeddings(11.3137),
-    Bend::StridedHeads { kv_heads: 2 },
+const FAULTS: &[Fault] = &[
+    Fault::GateFromResidual,
+    Fault::NoGate,
+    Fault::RawEmbeddings,
+    Fault::ScaledEmbeddings(11.3137),
+    Fault::StridedHeads { kv_heads: 2 },
 ];
 
 const DRAFT: &[Edit] = &[
@@ -130,14 +130,14 @@ fn draft_logits<B: Backend>(
     Ok(trace.difference.logits)
 }
 
-fn bent(bend: Bend) -> Bent<Cpu> {
-    Bent::new(cpu(), bend, 128)
+fn faulty(fault: Fault) -> FaultyBackend<Cpu> {
+    FaultyBackend::new(cpu(), fault, 128)
 }
 
 #[test]
 fn text_mistakes_are_caught() -> Result<()> {
     let tiny = Checkpoint::tiny()?;
-    let right = text_logits(bent(Bend::Straight), &Edited::new(&*tiny.target))?;
+    let right = text_logits(faulty(Fault::Nothing), &Edited::new(&*tiny.target))?;
     assert!(right <= 5e-4, "unedited: {right:e}");
     for (name, edit) in TEXT {
         let mut edited = Edited::new(&*tiny.target);
@@ -145,9 +145,9 @@ fn text_mistakes_are_caught() -> Result<()> {
         let difference = text_logits(cpu(), &edited)?;
         assert!(difference > CAUGHT_TEXT, "{name} moves the logits by {difference:e} only");
     }
-    for bend in BENDS {
-        let difference = text_logits(bent(*bend), &Edited::new(&*tiny.target))?;
-        assert!(difference > CAUGHT_TEXT, "{bend:?} moves the logits by {difference:e} only");
+    for fault in FAULTS {
+        let difference = text_logits(faulty(*fault), &Edited::new(&*tiny.target))?;
+        assert!(difference > CAUGHT_TEXT, "{fault:?} moves the logits by {difference:e} only");
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ fn text_mistakes_are_caught() -> Result<()> {
 fn draft_mistakes_are_caught() -> Result<()> {
     let tiny = Checkpoint::tiny()?;
     let unedited = Edited::new(&*tiny.drafter);
-    let right = draft_logits(bent(Bend::Straight), &tiny, &unedited, None)?;
+    let right = draft_logits(faulty(Fault::Nothing), &tiny, &unedited, None)?;
     assert!(right <= 2e-3, "unedited: {right:e}");
     for (name, edit) in DRAFT {
         let mut edited = Edited::new(&*tiny.drafter);
@@ -164,7 +164,7 @@ fn draft_mistakes_are_caught() -> Result<()> {
         let difference = draft_logits(cpu(), &tiny, &edited, None)?;
         assert!(difference > CAUGHT_DRAFT, "{name} moves the logits by {difference:e} only");
     }
-    let causal = draft_logits(bent(Bend::CausalBlocks), &tiny, &unedited, None)?;
+    let causal = draft_logits(faulty(Fault::CausalBlocks), &tiny, &unedited, None)?;
     assert!(causal > CAUGHT_DRAFT, "causal blocks move the logits by {causal:e} only");
     let normed = draft_logits(cpu(), &tiny, &unedited, Some(1e-5))?;
     assert!(normed > CAUGHT_DRAFT, "normed embeddings move the logits by {normed:e} only");

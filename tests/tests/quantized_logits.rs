@@ -1,4 +1,4 @@
-//! Scores as a server computes them, with rounded activations and a 16-bit cache, beside exact
+//! Logits as a server computes them, with rounded activations and a 16-bit cache, beside exact
 //! products with the same quantized weights, for every type that is written. The exact products are
 //! those that the golden tests hold to the reference, the decoders those of the golden blocks.
 
@@ -48,7 +48,7 @@ const TINY: Distances = &[
 const MORE: f32 = 1.1;
 const FEWER: f32 = 0.04;
 
-/// Scores of all rows of prompts, each in one pass, and the best token of each row.
+/// Logits of all rows of prompts, each in one pass, and the best token of each row.
 fn logits(
     cpu: Cpu,
     source: &dyn WeightSource,

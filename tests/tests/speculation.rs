@@ -11,7 +11,7 @@ use muse_testkit::Golden;
 use muse_tests::chats::{STOP, chats};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
-use muse_tests::sim::{Ask, Client, client, ids};
+use muse_tests::sim::{Client, TestRequest, client, ids};
 
 /// Around the ends of KV blocks and of both models' windows (32 and 64, and 16 rows of a block).
 const LENGTHS: [usize; 22] =
@@ -37,7 +37,7 @@ impl Asked {
     }
 
     /// Runs them all at once.
-    fn answers(&mut self, asks: impl IntoIterator<Item = Ask>) -> Result<Vec<Answer>> {
+    fn answers(&mut self, asks: impl IntoIterator<Item = TestRequest>) -> Result<Vec<Answer>> {
         let vocab = self.engine.limits().vocab;
         let mut clients = Vec::new();
         for ask in asks {
@@ -56,7 +56,11 @@ impl Asked {
                 FinishReason::Length => None,
                 ref other => panic!("ended by {other:?}"),
             };
-            Answer { ids: ids(&heard.tokens), accepted: done.usage.accepted.clone(), stopped_by }
+            Answer {
+                ids: ids(&heard.tokens),
+                accepted: done.usage.accepted_by_verify().collect(),
+                stopped_by,
+            }
         };
         Ok(clients.iter().map(answer).collect())
     }
@@ -78,10 +82,10 @@ fn check_lengths(
     let mut kept = 0;
     for (turn, length) in (0..).zip(LENGTHS) {
         let drafts: Vec<u32> = (0..4).map(|step| turn % 4 + 4 * step).collect();
-        let ask = |draft| Ask {
+        let ask = |draft| TestRequest {
             sampling: sampling.clone(),
             max_draft: Some(draft),
-            ..Ask::greedy(text[..length].to_vec(), max_tokens)
+            ..TestRequest::greedy(text[..length].to_vec(), max_tokens)
         };
         let plain = asked.answers([ask(0)])?.remove(0);
         assert_eq!(plain.ids.len(), max_tokens as usize, "{length} tokens, plain");
@@ -131,11 +135,11 @@ fn tiny_at_all_lengths() -> Result<()> {
 fn chats_drawn() -> Result<()> {
     let mut asked = Asked::new(&Checkpoint::nano()?, KvType::Bf16)?;
     let asks = |max_draft: Option<u32>| {
-        chats().into_iter().take(18).zip(0..).map(move |(chat, seed)| Ask {
+        chats().into_iter().take(18).zip(0..).map(move |(chat, seed)| TestRequest {
             sampling: drawn(seed),
             stop: STOP.to_vec(),
             max_draft,
-            ..Ask::greedy(chat.prompt, 60)
+            ..TestRequest::greedy(chat.prompt, 60)
         })
     };
     let (plain, drafted) = (asked.answers(asks(Some(0)))?, asked.answers(asks(None))?);
@@ -156,15 +160,15 @@ fn ends_inside_a_block() -> Result<()> {
     assert_eq!(chat.accepted[..4], [7, 15, 10, 15]);
     let mut asked = Asked::new(&Checkpoint::nano()?, KvType::F32)?;
 
-    let lengths = asked.answers((1..=50).map(|n| Ask::greedy(chat.prompt.clone(), n)))?;
+    let lengths = asked.answers((1..=50).map(|n| TestRequest::greedy(chat.prompt.clone(), n)))?;
     for (answer, n) in lengths.iter().zip(1..) {
         assert_eq!(answer.ids, chat.ids[..n], "{n} tokens");
         assert_eq!(answer.stopped_by, None, "{n} tokens");
     }
 
-    let stop_at = |at: usize| Ask {
+    let stop_at = |at: usize| TestRequest {
         stop: vec![Token(897), chat.ids[at]],
-        ..Ask::greedy(chat.prompt.clone(), 100)
+        ..TestRequest::greedy(chat.prompt.clone(), 100)
     };
     let stopped = asked.answers((0..50).map(stop_at))?;
     for (answer, at) in stopped.iter().zip(0..) {

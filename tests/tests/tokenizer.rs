@@ -1,10 +1,12 @@
-//! One vocabulary in two forms must give the same tokenizer.
+//! The tokenizer and both templates of muse-atem under the suites of their contracts, and one
+//! vocabulary in two file formats.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use muse_atem::Tokenizer;
-use muse_core::contract::{Token, Tokenizer as _, WeightSource as _};
+use muse_atem::{FileTemplate, Template, Tokenizer};
+use muse_core::contract::{PromptTemplate, Token, Tokenizer as _, WeightSource as _};
+use muse_testkit::suite::template::Subject;
 use muse_testkit::{golden_dir, nano_dir};
 use muse_tests::cases;
 use muse_tests::chats::chats;
@@ -12,6 +14,42 @@ use muse_tests::chats::chats;
 fn open(path: &Path) -> Arc<Tokenizer> {
     let checkpoint = muse_weights::Checkpoint::open(path).unwrap();
     Tokenizer::new(checkpoint.vocabulary().unwrap().expect("a vocabulary")).unwrap()
+}
+
+fn nano() -> Arc<Tokenizer> {
+    open(&nano_dir().join("target"))
+}
+
+fn template(build: impl Fn(Arc<Tokenizer>) -> Box<dyn PromptTemplate>) -> Subject {
+    let tokenizer = nano();
+    let header = &[" to=user", "<|message|>"];
+    Subject {
+        template: build(tokenizer.clone()),
+        tokenizer,
+        special: "<|message|>",
+        header,
+        end: "<|eot|>",
+    }
+}
+
+mod tokenizer {
+    const SPECIAL: &[&str] = &["<|message|>", "<|eot|>", "<|end_of_text|>"];
+
+    muse_testkit::suite::tokenizer!(super::nano(), SPECIAL);
+}
+
+mod native_template {
+    muse_testkit::suite::template!(super::template(|tokenizer| Box::new(super::Template::new(
+        tokenizer
+    ))));
+}
+
+mod template_file {
+    const SOURCE: &str = include_str!("../../crates/muse-atem/tests/data/native.jinja");
+
+    muse_testkit::suite::template!(super::template(|tokenizer| {
+        Box::new(super::FileTemplate::new(SOURCE, tokenizer).expect("compiles"))
+    }));
 }
 
 fn encode(tokenizer: &Tokenizer, text: &str) -> Vec<Token> {

@@ -211,13 +211,14 @@ pub(crate) fn package(sh: &Shell) -> Result<Outcome> {
     let metadata = tools::metadata(sh)?;
     let names = published(&metadata);
     ensure!(!names.is_empty(), "no package of the workspace may be published");
-    let packages = names.iter().flat_map(|name| ["--package", name]);
     // Not verified: the other steps have built the same sources.
-    let flags = ["--offline", "--no-verify", "--allow-dirty"];
-    let package = cmd!(sh, "cargo package --quiet {flags...} {packages...}").ignore_status();
-    let output = package.output()?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cargo package: {}", text.trim());
+    let mut args = vec!["package", "--quiet", "--no-verify", "--allow-dirty"];
+    args.extend(names.iter().flat_map(|name| ["--package", *name]));
+    // The registry is asked only for what earlier steps did not fetch.
+    let offline = cmd!(sh, "cargo").args(&args).arg("--offline").quiet().ignore_status();
+    if !offline.output()?.status.success() {
+        cmd!(sh, "cargo").args(&args).run()?;
+    }
     println!("packaged {}", names.join(", "));
     Ok(Outcome::Done)
 }

@@ -1,4 +1,4 @@
-//! What a drafter is built with, what its configuration must promise, and what its KV blocks cost.
+//! What a drafter takes of a device, and the checks of its configuration.
 
 use muse_core::contract::{
     BlockBytes, DrafterSpec, Footprint, KvGroup, KvShape, KvType, ModelSizes, TextSpec,
@@ -37,7 +37,8 @@ pub(crate) fn kv_shape(spec: &DrafterSpec, kind: KvType, blocks: usize) -> KvSha
     KvShape { group, blocks, kv_heads: spec.kv_heads, head_dim: spec.head_dim, kind }
 }
 
-/// Refuses what the operations could not compute and what does not belong to the target.
+/// Refuses configurations that the backend's operations cannot compute, and drafters of another
+/// target model.
 pub(crate) fn check(spec: &DrafterSpec, target: &TextSpec, sizes: &ModelSizes) -> Result<()> {
     let corrupt = |what: String| Err(Error::Corrupt(format!("drafter: {what}")));
     let dims = [spec.ffn, spec.heads, spec.kv_heads, spec.head_dim, spec.layers];
@@ -56,8 +57,8 @@ pub(crate) fn check(spec: &DrafterSpec, target: &TextSpec, sizes: &ModelSizes) -
     }
     if spec.draft_block < 2 || spec.target_layers.is_empty() {
         return corrupt(format!(
-            "a draft block of {} tokens that reads {} layers of the target model; it needs 2 tokens \
-             and a layer, the configuration is damaged",
+            "a draft block of {} tokens that reads {} layers of the target model; it needs 2 \
+             tokens and a layer, the configuration is damaged",
             spec.draft_block,
             spec.target_layers.len()
         ));

@@ -1,4 +1,4 @@
-//! The drafter itself: what it holds, and the contract in terms of its passes.
+//! The drafter: what it holds, and the contract in terms of its passes.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::weights::Weights;
 
 /// The block-diffusion drafter.
 ///
-/// A block always has all its rows, however few drafts are wanted: its rows see each other, so
-/// fewer would be other drafts.
+/// A draft block always has its full length, however few draft tokens are requested: its positions
+/// attend to each other, so a shorter block would give other draft tokens.
 pub struct Dflash<B: Backend> {
     pub(crate) backend: Arc<B>,
     pub(crate) spec: DrafterSpec,
     pub(crate) weights: Weights<B>,
-    /// One store a layer.
+    /// One KV store per layer.
     pub(crate) kv: Vec<B::Kv>,
     pub(crate) scratch: Scratch<B>,
     pub(crate) select: Select<B>,
@@ -31,17 +31,18 @@ pub struct Dflash<B: Backend> {
     /// Kept between passes for their memory.
     slices: Vec<SeqSlice<'static>>,
     ids: Vec<Token>,
-    tap_rows: Vec<u32>,
+    /// Rows of the captured hidden states to append next.
+    context_rows: Vec<u32>,
 }
 
 impl<B: Backend> Dflash<B> {
     /// Loads the drafter of a checkpoint for a `target` and allocates all it will ever need.
-    /// `progress` hears how many tensors of how many are loaded.
+    /// `progress` is called with `(loaded, total)` tensors.
     ///
     /// # Errors
     /// [`Error::Invalid`] when the checkpoint holds no drafter or one of another model,
-    /// [`Error::Corrupt`] when its configuration and its tensors do not fit, and what the backend
-    /// says.
+    /// [`Error::Corrupt`] when its configuration and its tensors do not fit, and errors of the
+    /// backend.
     pub fn new(
         backend: Arc<B>,
         source: &dyn WeightSource,
@@ -59,7 +60,7 @@ impl<B: Backend> Dflash<B> {
         config::check(&spec, target, sizes)?;
         assert!(
             sizes.max_num_seqs > 0 && sizes.max_num_batched_tokens > 0,
-            "a drafter without rows"
+            "a drafter for no sequences or no tokens"
         );
         let weights = Weights::load(&*backend, source, &spec, progress)?;
         let shape = config::kv_shape(&spec, sizes.kv, sizes.blocks.window);
@@ -75,25 +76,31 @@ impl<B: Backend> Dflash<B> {
             sizes: *sizes,
             slices: Vec::new(),
             ids: Vec::with_capacity(sizes.max_num_seqs * spec.draft_block),
-            tap_rows: Vec::with_capacity(sizes.max_num_batched_tokens),
+            context_rows: Vec::with_capacity(sizes.max_num_batched_tokens),
             spec,
             backend,
         })
     }
 
-    /// Gathers the captured hidden states of the rows noted so far and writes their context.
+    /// Gathers the captured hidden states of `context_rows` and writes their K and V.
     fn flush(&mut self, slices: &mut Vec<SeqSlice<'_>>, captured_hidden: &B::Buf) -> Result<()> {
-        let rows = self.tap_rows.len();
+        let rows = self.context_rows.len();
         if rows > 0 {
-            self.backend.copy(captured_hidden, &self.tap_rows, &mut self.scratch.tapped, 0, 0)?;
+            self.backend.copy(
+                captured_hidden,
+                &self.context_rows,
+                &mut self.scratch.captured,
+                0,
+                0,
+            )?;
             self.write_context(slices, rows)?;
-            self.tap_rows.clear();
+            self.context_rows.clear();
             slices.clear();
         }
         Ok(())
     }
 
-    /// Draft tokens for as many anchors as fit in a pass, each wanting at least one.
+    /// Drafts for as many anchors as fit into a pass.
     fn draft_some(
         &mut self,
         anchors: &[Anchor<'_>],
@@ -130,27 +137,27 @@ impl<B: Backend> Drafter<B> for Dflash<B> {
 
     fn append_context(
         &mut self,
-        kept: &[ContextSlice<'_>],
+        context: &[ContextSlice<'_>],
         captured_hidden: &B::Buf,
     ) -> Result<()> {
         let mut slices: Vec<SeqSlice<'_>> = recycle(std::mem::take(&mut self.slices));
-        self.tap_rows.clear();
-        for ContextSlice { slice, first_row } in kept {
-            // Rows whose KV block has already left the window are out of every later block's reach.
+        self.context_rows.clear();
+        for ContextSlice { slice, first_row } in context {
+            // Positions whose KV block has left the window are out of reach of all later blocks.
             let mut skip = slice.blocks.window_base.saturating_sub(slice.start) as usize;
             while skip < slice.len {
-                if self.tap_rows.len() == self.sizes.max_num_batched_tokens {
+                if self.context_rows.len() == self.sizes.max_num_batched_tokens {
                     self.flush(&mut slices, captured_hidden)?;
                 }
-                let rows =
-                    (self.sizes.max_num_batched_tokens - self.tap_rows.len()).min(slice.len - skip);
+                let rows = (self.sizes.max_num_batched_tokens - self.context_rows.len())
+                    .min(slice.len - skip);
                 slices.push(SeqSlice {
                     start: slice.start + skip as u32,
                     len: rows,
                     blocks: slice.blocks,
                 });
                 let first = (first_row + skip) as u32;
-                self.tap_rows.extend(first..first + rows as u32);
+                self.context_rows.extend(first..first + rows as u32);
                 skip += rows;
             }
         }
@@ -165,10 +172,10 @@ impl<B: Backend> Drafter<B> for Dflash<B> {
         head: &dyn EmbeddingAndLmHead<B>,
         out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
-        assert_eq!(anchors.len(), out.len(), "a list of drafts for every anchor");
+        assert_eq!(anchors.len(), out.len(), "a list of draft tokens for every anchor");
         out.iter_mut().for_each(Vec::clear);
-        let turns = anchors.chunks(self.sizes.max_num_seqs);
-        for (anchors, out) in turns.zip(out.chunks_mut(self.sizes.max_num_seqs)) {
+        let passes = anchors.chunks(self.sizes.max_num_seqs);
+        for (anchors, out) in passes.zip(out.chunks_mut(self.sizes.max_num_seqs)) {
             if anchors.iter().any(|anchor| anchor.max > 0) {
                 self.draft_some(anchors, head, out)?;
             }

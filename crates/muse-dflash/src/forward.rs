@@ -1,4 +1,4 @@
-//! The drafter's two passes: context rows into the cache, and blocks to hidden rows.
+//! The drafter's two passes: appending context to its KV blocks, and running draft blocks.
 
 use muse_core::Result;
 use muse_core::contract::{Backend, DrafterSpec, Mask, ModelSizes, Rope, SeqSlice};
@@ -6,24 +6,24 @@ use muse_core::contract::{Backend, DrafterSpec, Mask, ModelSizes, Rope, SeqSlice
 use crate::drafter::Dflash;
 use crate::weights::{Layer, head_shape};
 
-/// Buffers of a pass: of `max_rows` context rows or of `max_anchors` blocks.
+/// Buffers of a pass: of `max_num_batched_tokens` context tokens or `max_num_seqs` draft blocks.
 pub(crate) struct Scratch<B: Backend> {
-    /// Gathered captured hidden states. `[context rows, captured hidden states · hidden]`
-    pub(crate) tapped: B::Buf,
-    /// The residual stream, later the block's gathered rows. `[rows, hidden]`
+    /// Gathered captured hidden states. `[context tokens, captured layers · hidden]`
+    pub(crate) captured: B::Buf,
+    /// The residual stream. `[tokens, hidden]`
     pub(crate) x: B::Buf,
-    /// A norm's output. `[rows, hidden]`
+    /// Output of a norm. `[tokens, hidden]`
     pub(crate) normed: B::Buf,
-    /// A sub-layer's output. `[rows, hidden]`
+    /// Output of a sub-layer; later the rows of `x` that become draft tokens. `[tokens, hidden]`
     pub(crate) branch: B::Buf,
-    /// `[block rows, heads · head_dim]`, as is `mixed`.
+    /// `[draft block tokens, heads · head_dim]`, as is `attn_output`.
     q: B::Buf,
-    /// `[rows, kv_heads · head_dim]`, as is `v`.
+    /// `[tokens, kv_heads · head_dim]`, as is `v`.
     k: B::Buf,
     v: B::Buf,
-    /// What attention mixed together of the values.
-    mixed: B::Buf,
-    /// `[block rows, ffn]`, as is `up`.
+    /// Output of the attention before its projection.
+    attn_output: B::Buf,
+    /// `[draft block tokens, ffn]`, as is `up`.
     ffn_gate: B::Buf,
     up: B::Buf,
 }
@@ -31,16 +31,16 @@ pub(crate) struct Scratch<B: Backend> {
 impl<B: Backend> Scratch<B> {
     pub(crate) fn new(backend: &B, spec: &DrafterSpec, sizes: &ModelSizes) -> Result<Self> {
         let bufs = shapes(spec, sizes).map(|(rows, cols)| backend.alloc(rows, cols));
-        let [tapped, x, normed, branch, k, v, q, mixed, ffn_gate, up] = bufs;
+        let [captured, x, normed, branch, k, v, q, attn_output, ffn_gate, up] = bufs;
         Ok(Self {
-            tapped: tapped?,
+            captured: captured?,
             x: x?,
             normed: normed?,
             branch: branch?,
             q: q?,
             k: k?,
             v: v?,
-            mixed: mixed?,
+            attn_output: attn_output?,
             ffn_gate: ffn_gate?,
             up: up?,
         })
@@ -56,26 +56,25 @@ fn shapes(spec: &DrafterSpec, sizes: &ModelSizes) -> [(usize, usize); 10] {
     let either = [hidden, hidden, hidden, key, key].map(|cols| (rows, cols));
     let block = [query, query, ffn, ffn].map(|cols| (blocks, cols));
     let [x, normed, branch, k, v] = either;
-    let [q, mixed, gate, up] = block;
-    let tapped = (sizes.max_num_batched_tokens, spec.target_layers.len() * hidden);
-    [tapped, x, normed, branch, k, v, q, mixed, gate, up]
+    let [q, attn_output, gate, up] = block;
+    let captured = (sizes.max_num_batched_tokens, spec.target_layers.len() * hidden);
+    [captured, x, normed, branch, k, v, q, attn_output, gate, up]
 }
 
-/// Bytes of the buffers that a drafter for a vocabulary holds beside its weights and its KV blocks:
-/// those of a pass and the logits.
+/// Bytes of the buffers beside weights and KV blocks: those of a pass and the logits.
 pub(crate) fn scratch_bytes(spec: &DrafterSpec, vocab: usize, sizes: &ModelSizes) -> usize {
     let pass: usize = shapes(spec, sizes).iter().map(|(rows, cols)| rows * cols).sum();
     size_of::<f32>() * (pass + sizes.max_num_seqs * (spec.draft_block - 1) * vocab)
 }
 
 impl<B: Backend> Dflash<B> {
-    /// Writes K and V of the gathered captured hidden states' rows: the same context row feeds every layer, and no
-    /// layer norms it again.
+    /// Writes the K and V of the gathered context tokens. All layers take the same projected hidden
+    /// state, without a norm of their own.
     pub(crate) fn write_context(&mut self, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {
         let Self { backend, spec, weights, kv, scratch, .. } = self;
-        let Scratch { tapped, normed, branch, k, v, .. } = scratch;
+        let Scratch { captured, normed, branch, k, v, .. } = scratch;
         let rope = Rope { head_dim: spec.head_dim, theta: spec.rope_theta };
-        backend.linear(tapped, rows, &mut [(&weights.fc, &mut *branch)])?;
+        backend.linear(captured, rows, &mut [(&weights.fc, &mut *branch)])?;
         backend.rms_norm(branch, rows, Some(&weights.context_norm), spec.norm_eps, normed)?;
         for (layer, kv) in weights.layers.iter().zip(kv) {
             let heads = &layer.heads;
@@ -87,8 +86,8 @@ impl<B: Backend> Dflash<B> {
         Ok(())
     }
 
-    /// Runs the embedded blocks in `x` through all layers. Their K and V go where the rows that
-    /// will be kept there overwrite them.
+    /// Runs the embedded draft blocks in `x` through all layers. Their K and V are overwritten when
+    /// the accepted tokens are appended.
     pub(crate) fn run_blocks(&mut self, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {
         for index in 0..self.spec.layers {
             self.attention(index, slices, rows)?;
@@ -101,14 +100,14 @@ impl<B: Backend> Dflash<B> {
     fn attention(&mut self, index: usize, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {
         let Self { backend, spec, weights, kv, scratch, .. } = self;
         let (layer, kv): (&Layer<B>, _) = (&weights.layers[index], &mut kv[index]);
-        let Scratch { x, normed, branch, q, k, v, mixed, .. } = scratch;
+        let Scratch { x, normed, branch, q, k, v, attn_output, .. } = scratch;
         backend.rms_norm(x, rows, Some(&layer.attn_norm), spec.norm_eps, normed)?;
         let heads = &layer.heads;
         let into = &mut [(&heads.q, &mut *q), (&heads.k, &mut *k), (&heads.v, &mut *v)];
         backend.linear(normed, rows, into)?;
         let (shape, mask) = (head_shape(spec), Mask::DraftBlock { reach: spec.reach });
-        heads.attend(backend, &shape, mask, slices, [q, k, v, mixed], kv)?;
-        backend.linear(mixed, rows, &mut [(&heads.output, &mut *branch)])?;
+        heads.attend(backend, &shape, mask, slices, [q, k, v, attn_output], kv)?;
+        backend.linear(attn_output, rows, &mut [(&heads.output, &mut *branch)])?;
         backend.add(x, rows, branch)
     }
 

@@ -1,7 +1,7 @@
-//! The DFlash drafter: drafts a block of tokens in one pass, from the large model's hidden rows.
+//! The DFlash drafter: drafts a block of tokens in one pass, from the target model's hidden states.
 //!
 //! [`Dflash`] implements [`muse_core::contract::Drafter`] over any backend. It has no vocabulary of
-//! its own: it borrows the large model's embedding and head.
+//! its own: it borrows the target model's embedding and LM head.
 //!
 //! What 64 tokens of context cost for the drafter of Muse-Glimmer-30B:
 //!

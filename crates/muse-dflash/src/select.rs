@@ -1,4 +1,4 @@
-//! From a block's hidden rows to drafts: row `j` of a block drafts the token at its own position.
+//! From the hidden states of draft blocks to draft tokens: each position drafts its own token.
 
 use muse_core::Result;
 use muse_core::contract::{
@@ -8,17 +8,17 @@ use muse_core::contract::{
 use crate::drafter::Dflash;
 use crate::forward::Scratch;
 
-/// What choosing tokens needs.
+/// Buffers of sampling draft tokens.
 pub(crate) struct Select<B: Backend> {
-    /// `[max_anchors · (block - 1), vocab]`
+    /// `[max_num_seqs · (draft_block - 1), vocab]`
     logits: B::Buf,
     greedy: Sampling,
-    nothing: History,
-    /// Block rows that become drafts.
-    picked: Vec<u32>,
+    no_history: History,
+    /// Rows of the draft blocks that become draft tokens.
+    draft_rows: Vec<u32>,
     /// Kept between passes for its memory.
-    asks: Vec<SampleRow<'static>>,
-    answers: Vec<Sampled>,
+    sample_rows: Vec<SampleRow<'static>>,
+    sampled: Vec<Sampled>,
 }
 
 impl<B: Backend> Select<B> {
@@ -26,17 +26,18 @@ impl<B: Backend> Select<B> {
         Ok(Self {
             logits: backend.alloc(rows, vocab)?,
             greedy: Sampling::default(),
-            nothing: History::default(),
-            picked: Vec::with_capacity(rows),
-            asks: Vec::with_capacity(rows),
-            answers: Vec::with_capacity(rows),
+            no_history: History::default(),
+            draft_rows: Vec::with_capacity(rows),
+            sample_rows: Vec::with_capacity(rows),
+            sampled: Vec::with_capacity(rows),
         })
     }
 }
 
 impl<B: Backend> Dflash<B> {
-    /// Draft tokens from the blocks in `x`. Only wanted rows meet the head. The target's multiplier and
-    /// cap do not move the best token; they make its probability comparable with the target's own.
+    /// Draft tokens from the draft blocks in `x`. The LM head runs for requested ones only. The
+    /// target model's scale and soft cap do not change the best token; they make its probability
+    /// comparable with the target model's.
     pub(crate) fn select(
         &mut self,
         anchors: &[Anchor<'_>],
@@ -46,36 +47,36 @@ impl<B: Backend> Dflash<B> {
         let width = self.spec.draft_block - 1;
         let Self { backend, spec, weights, scratch, select, logit_scale, logit_softcap, .. } = self;
         let Scratch { x, normed, branch, .. } = scratch;
-        select.picked.clear();
+        select.draft_rows.clear();
         for (block, anchor) in anchors.iter().enumerate() {
             let first = block * spec.draft_block + 1;
-            let wanted = first..first + anchor.max.min(width);
-            select.picked.extend(wanted.map(|row| row as u32));
+            let rows = first..first + anchor.max.min(width);
+            select.draft_rows.extend(rows.map(|row| row as u32));
         }
-        let rows = select.picked.len();
-        backend.copy(x, &select.picked, branch, 0, 0)?;
+        let rows = select.draft_rows.len();
+        backend.copy(x, &select.draft_rows, branch, 0, 0)?;
         backend.rms_norm(branch, rows, Some(&weights.output_norm), spec.norm_eps, normed)?;
         head.lm_head(normed, rows, &mut select.logits)?;
         backend.scale_softcap(&mut select.logits, rows, *logit_scale, *logit_softcap)?;
 
-        let mut asks: Vec<SampleRow<'_>> = recycle(std::mem::take(&mut select.asks));
-        asks.extend((0..rows).map(|row| SampleRow {
+        let mut sample_rows: Vec<SampleRow<'_>> = recycle(std::mem::take(&mut select.sample_rows));
+        sample_rows.extend((0..rows).map(|row| SampleRow {
             row,
             sampling: &select.greedy,
-            history: &select.nothing,
+            history: &select.no_history,
             drafted: &[],
             mask: None,
-            position: 0, // Greedy choices draw no noise.
+            position: 0, // Greedy sampling needs no noise.
             logprobs: Some(0),
         }));
-        select.answers.clear();
-        backend.sample(&select.logits, &asks, &mut select.answers)?;
-        select.asks = recycle(asks);
+        select.sampled.clear();
+        backend.sample(&select.logits, &sample_rows, &mut select.sampled)?;
+        select.sample_rows = recycle(sample_rows);
 
-        let mut answers = select.answers.iter();
+        let mut sampled = select.sampled.iter();
         for (anchor, out) in anchors.iter().zip(out) {
             let draft = |p: &Sampled| DraftToken { token: p.token, confidence: p.logprob.exp() };
-            out.extend(answers.by_ref().take(anchor.max.min(width)).map(draft));
+            out.extend(sampled.by_ref().take(anchor.max.min(width)).map(draft));
         }
         Ok(())
     }

@@ -4,9 +4,9 @@ use muse_core::Result;
 use muse_core::contract::{Backend, DrafterSpec, WeightSource};
 use muse_core::model::{FeedForward, HeadShape, Heads, Loader};
 
-/// All tensors but the K/V store.
+/// All tensors of the drafter.
 pub(crate) struct Weights<B: Backend> {
-    /// Tapped rows, side by side, to one row.
+    /// Captured hidden states, side by side, to one hidden state.
     pub(crate) fc: B::Weight,
     pub(crate) context_norm: B::Buf,
     pub(crate) layers: Vec<Layer<B>>,
@@ -28,12 +28,12 @@ impl<B: Backend> Weights<B> {
         spec: &DrafterSpec,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
-        let tensors_a_layer = Heads::<B>::TENSORS + FeedForward::<B>::TENSORS + 2;
-        let total = spec.layers * tensors_a_layer + 3;
+        let tensors_per_layer = Heads::<B>::TENSORS + FeedForward::<B>::TENSORS + 2;
+        let total = spec.layers * tensors_per_layer + 3;
         let mut loader = Loader::new(backend, source, total, progress);
-        let tapped = spec.target_layers.len() * spec.hidden;
+        let captured = spec.target_layers.len() * spec.hidden;
         Ok(Self {
-            fc: loader.matrix("fc.weight", spec.hidden, tapped)?,
+            fc: loader.matrix("fc.weight", spec.hidden, captured)?,
             context_norm: loader.vector("enc.output_norm.weight", spec.hidden)?,
             layers: (0..spec.layers)
                 .map(|index| Layer::load(&mut loader, spec, index))
@@ -56,7 +56,7 @@ impl<B: Backend> Layer<B> {
     }
 }
 
-/// How heads attend; all layers rotate.
+/// Geometry of the heads; all layers rotate.
 pub(crate) fn head_shape(spec: &DrafterSpec) -> HeadShape {
     let DrafterSpec { heads, kv_heads, head_dim, norm_eps, rope_theta, .. } = *spec;
     HeadShape { heads, kv_heads, head_dim, norm_eps, rope_theta: Some(rope_theta) }

@@ -1,4 +1,5 @@
-//! Which KV block of the KV cache belongs to whom. Numbers only: the bytes are with their holders.
+//! The KV block allocator with its prefix cache. It deals in block numbers; the models keep the
+//! bytes.
 //!
 //! ```
 //! use muse_core::contract::{BlockCount, KvPool, PositionKey, SeqId, Token};
@@ -13,7 +14,7 @@
 //! let (seq, mut copies) = (SeqId(1), Vec::new());
 //! pool.open(seq, &[PositionKey::Token(Token(5))])?;
 //! pool.reserve(seq, 17, &mut copies)?; // Positions 0 to 16 can be written now.
-//! pool.commit(seq, &[PositionKey::Token(Token(5))]); // One row stays.
+//! pool.commit(seq, &[PositionKey::Token(Token(5))]); // One position stays.
 //! assert_eq!((pool.len(seq), pool.free().full), (1, 7));
 //! # Ok::<(), muse_core::Error>(())
 //! ```
@@ -22,7 +23,7 @@
 mod offload;
 mod pool;
 mod prefix;
-mod seq;
+mod sequence;
 
 pub use pool::{Pool, PoolOptions};
 pub use prefix::BYTES_PER_BLOCK;

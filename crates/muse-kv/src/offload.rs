@@ -1,4 +1,4 @@
-//! Which KV blocks others may keep, and taking them back.
+//! KV offload of the pool: which blocks are to be stored, and which can be restored.
 
 use std::ops::Range;
 
@@ -8,15 +8,15 @@ use crate::Pool;
 use crate::prefix::NONE;
 
 impl Pool {
-    /// The node that ends the complete KV blocks of `prompt` in the tree, and their rows.
+    /// The node that ends the complete cached KV blocks of `prompt`, and their positions.
     fn deepest(&self, prompt: &[PositionKey]) -> (u32, usize) {
-        let (path, rows) = self.known(prompt);
-        let blocks = rows / KV_BLOCK_SIZE;
+        let (path, cached) = self.known(prompt);
+        let blocks = cached / KV_BLOCK_SIZE;
         (blocks.checked_sub(1).map_or(NONE, |last| path[last]), blocks * KV_BLOCK_SIZE)
     }
 
-    /// Whether a KV block of each group is free or can be freed.
-    fn has_room(&self, window: bool) -> bool {
+    /// Whether a KV block of the full group, and of the window group if `window`, can be taken.
+    fn can_take(&self, window: bool) -> bool {
         let full = !self.free_full.is_empty() || self.tree.oldest_leaf().is_some();
         let windows = !self.free_window.is_empty() || self.tree.oldest_window().is_some();
         full && (windows || !window)
@@ -25,30 +25,30 @@ impl Pool {
 
 impl KvOffload for Pool {
     fn evicted(&mut self, out: &mut Vec<PrefixBlock>) {
-        out.append(self.evicted.as_mut().expect("a pool that tells of what it evicts"));
+        out.append(self.evicted.as_mut().expect("a pool with offload"));
     }
 
     fn cached(&self, out: &mut Vec<PrefixBlock>) {
-        out.extend(self.tree.unused().into_iter().filter_map(|id| self.tree.cold(id)));
+        out.extend(self.tree.unused().into_iter().filter_map(|id| self.tree.prefix_block(id)));
     }
 
     fn missing(&self, prompt: &[PositionKey]) -> Option<(PrefixHash, Range<usize>)> {
-        let (parent, rows) = self.deepest(prompt);
-        let block = rows..rows + KV_BLOCK_SIZE;
+        let (parent, cached) = self.deepest(prompt);
+        let block = cached..cached + KV_BLOCK_SIZE;
         let keys = prompt.get(block.clone()).filter(|_| block.end < prompt.len())?;
         Some((self.tree.hash(parent).extend(keys), block))
     }
 
     fn adopt(&mut self, prompt: &[PositionKey], window: bool) -> Option<PrefixBlock> {
-        let (parent, rows) = self.deepest(prompt);
-        let keys = &prompt[rows..rows + KV_BLOCK_SIZE];
+        let (parent, cached) = self.deepest(prompt);
+        let keys = &prompt[cached..cached + KV_BLOCK_SIZE];
         let (known, shared) = self.tree.closest(parent, keys);
         self.drop_beginning(known, shared);
-        // Held, or it would itself be evicted for what follows it.
+        // Held: it must not be evicted for the block that continues it.
         if parent != NONE {
             self.tree.hold(parent);
         }
-        let blocks = self.has_room(window).then(|| {
+        let blocks = self.can_take(window).then(|| {
             let full = self.take_full();
             (full, if window { self.take_window() } else { NONE })
         });
@@ -56,14 +56,14 @@ impl KvOffload for Pool {
             self.tree.release(parent);
         }
         let (full, window) = blocks?;
-        for (row, &key) in keys.iter().enumerate() {
-            self.tree.set_key(full, row, key);
+        for (position, &key) in keys.iter().enumerate() {
+            self.tree.set_key(full, position, key);
         }
         self.tree.link(parent, full, window, KV_BLOCK_SIZE);
         if window != NONE {
             self.tree.release_window(full);
         }
         self.tree.release(full);
-        self.tree.cold(full)
+        self.tree.prefix_block(full)
     }
 }

@@ -1,4 +1,4 @@
-//! The pool: free KV blocks of the two groups, open sequences, and what is kept for later ones.
+//! The pool: free KV blocks of both groups, open sequences, and the prefixes kept for later ones.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use muse_core::contract::{
 use muse_core::{Error, Result};
 
 use crate::prefix::{NONE, Tree};
-use crate::seq::Seq;
+use crate::sequence::Sequence;
 
 const BLOCK: u32 = KV_BLOCK_SIZE as u32;
 
@@ -42,19 +42,20 @@ impl Default for PoolOptions {
     }
 }
 
-/// KV blocks of two groups and who holds them.
+/// KV blocks of both groups and the sequences that hold them.
 ///
-/// Rows of complete KV blocks are shared as soon as they are committed: a sequence that comes to the
-/// same rows gives its own KV block back. Closed sequences leave theirs behind until the space is
-/// needed; what went unused longest goes first. A prefix can be taken up again at a length whose
-/// window is still there, and a sequence be truncated to such a length or to nothing.
+/// Complete KV blocks are shared as soon as they are committed: a sequence that commits the same
+/// prefix as another frees its own copy. Closed sequences leave their blocks in the prefix cache
+/// until they are evicted, least recently used first. A prefix can be reused at a length whose
+/// window is still cached, and a sequence be truncated to such a length or to nothing.
 pub struct Pool {
     options: PoolOptions,
     pub(crate) free_full: Vec<u32>,
     pub(crate) free_window: Vec<u32>,
     pub(crate) tree: Tree,
-    seqs: HashMap<SeqId, Seq>,
-    /// Complete KV blocks that were evicted, where somebody keeps them.
+    seqs: HashMap<SeqId, Sequence>,
+    /// Complete KV blocks that were evicted since the last call of [`KvOffload::evicted`]; none
+    /// without offload.
     pub(crate) evicted: Option<Vec<PrefixBlock>>,
 }
 
@@ -83,26 +84,26 @@ impl Pool {
         self.options
     }
 
-    fn seq(&self, seq: SeqId) -> &Seq {
+    fn seq(&self, seq: SeqId) -> &Sequence {
         self.seqs.get(&seq).unwrap_or_else(|| panic!("sequence {} is not open", seq.0))
     }
 
-    fn seq_mut(&mut self, seq: SeqId) -> &mut Seq {
+    fn seq_mut(&mut self, seq: SeqId) -> &mut Sequence {
         self.seqs.get_mut(&seq).unwrap_or_else(|| panic!("sequence {} is not open", seq.0))
     }
 
-    /// First KV block of the window group that a sequence of `len` rows still sees.
+    /// First KV block of the window group that a sequence of `len` positions attends to.
     fn oldest(&self, len: u32) -> usize {
         (len.saturating_sub(self.options.window_reach) / BLOCK) as usize
     }
 
-    /// The most KV blocks of the window group that a sequence has at one time: a run of n positions
-    /// touches one KV block more than it fills when it begins late in one.
+    /// The most KV blocks of the window group that a sequence has at one time. A range of positions
+    /// that begins inside a block touches one block more than it fills.
     fn window_span(&self) -> usize {
         blocks_for(self.options.window_reach.saturating_add(self.options.max_step_tokens)) + 1
     }
 
-    /// KV blocks of the tree that hold the leading rows of `keys`, and the rows they hold.
+    /// Nodes that hold the leading positions of `keys`, and how many positions they hold.
     pub(crate) fn known(&self, keys: &[PositionKey]) -> (Vec<u32>, usize) {
         let (mut path, mut parent) = (Vec::new(), NONE);
         loop {
@@ -118,19 +119,20 @@ impl Pool {
         }
     }
 
-    /// The longest length up to `rows` that can be taken up: the KV blocks of its window are there.
-    fn resumable(&self, path: &[u32], mut rows: usize) -> usize {
+    /// The longest length up to `len` that can be reused: the blocks of its window are cached.
+    fn reusable(&self, path: &[u32], mut len: usize) -> usize {
         loop {
-            let seen = self.oldest(rows as u32)..rows.div_ceil(KV_BLOCK_SIZE);
-            let gap = seen.rev().find(|&i| self.tree.window(path[i]) == NONE);
+            let window = self.oldest(len as u32)..len.div_ceil(KV_BLOCK_SIZE);
+            let gap = window.rev().find(|&i| self.tree.window(path[i]) == NONE);
             match gap {
-                Some(block) => rows = block * KV_BLOCK_SIZE,
-                None => return rows,
+                Some(block) => len = block * KV_BLOCK_SIZE,
+                None => return len,
             }
         }
     }
 
-    /// A free KV block of the full group, evicting for it. The caller has counted: there is one.
+    /// Takes a KV block of the full group, evicting one if none is free. The caller has checked
+    /// that there is one.
     pub(crate) fn take_full(&mut self) -> u32 {
         if let Some(block) = self.free_full.pop() {
             return block;
@@ -149,8 +151,8 @@ impl Pool {
     }
 
     fn evict(&mut self, leaf: u32) {
-        if let (Some(evicted), Some(cold)) = (&mut self.evicted, self.tree.cold(leaf)) {
-            evicted.push(cold);
+        if let (Some(evicted), Some(block)) = (&mut self.evicted, self.tree.prefix_block(leaf)) {
+            evicted.push(block);
         }
         let window = self.tree.unlink(leaf);
         self.free_full.push(leaf);
@@ -159,51 +161,51 @@ impl Pool {
         }
     }
 
-    /// Makes the borrowed KV block the sequence's own: by a copy, or when there is no room for one
-    /// and nobody else uses it, by taking it out of the tree.
-    fn own_borrowed(&mut self, seq: &mut Seq, copies: &mut Vec<BlockCopy>, room: bool) {
+    /// Makes the borrowed KV block the sequence's own: by a copy if `can_copy`, else by taking it
+    /// out of the tree, which needs that no other sequence uses it.
+    fn own_borrowed(&mut self, seq: &mut Sequence, copies: &mut Vec<BlockCopy>, can_copy: bool) {
         let i = seq.shared;
         let (from, from_window) = (seq.full[i], *seq.window_at(i));
         seq.borrows = false;
         self.tree.release_window(from);
         self.tree.release(from);
-        if !room {
+        if !can_copy {
             while let Some(leaf) = self.tree.leaf_below(from) {
                 self.evict(leaf);
             }
             self.tree.unlink(from);
             return;
         }
-        // Held while the destinations are found, or it would itself be evicted for them.
+        // Held while the destinations are taken: it must not be evicted for them.
         self.tree.hold(from);
         self.tree.hold_window(from);
         let (to, to_window) = (self.take_full(), self.take_window());
         self.tree.release_window(from);
         self.tree.release(from);
-        let rows = (seq.len % BLOCK) as usize;
-        self.tree.copy_keys(from, to, rows);
+        let positions = (seq.len % BLOCK) as usize;
+        self.tree.copy_keys(from, to, positions);
         for (group, from, to) in
             [(KvGroup::Full, from, to), (KvGroup::Window, from_window, to_window)]
         {
-            copies.push(BlockCopy { group, from, to, positions: rows });
+            copies.push(BlockCopy { group, from, to, positions });
         }
         seq.full[i] = to;
         *seq.window_at(i) = to_window;
     }
 
-    /// Shares the KV block behind the shared ones, which has just become complete.
-    fn share(&mut self, seq: &mut Seq) {
+    /// Puts the first own KV block, which has just become complete, into the tree.
+    fn share(&mut self, seq: &mut Sequence) {
         let i = seq.shared;
         let parent = if i == 0 { NONE } else { seq.full[i - 1] };
         let (block, window) = (seq.full[i], *seq.window_at(i));
-        let (known, rows) = self.tree.closest(parent, self.tree.keys(block));
+        let (known, shared) = self.tree.closest(parent, self.tree.keys(block));
         seq.shared += 1;
-        if rows < KV_BLOCK_SIZE {
-            self.drop_beginning(known, rows);
+        if shared < KV_BLOCK_SIZE {
+            self.drop_beginning(known, shared);
             self.tree.link(parent, block, window, KV_BLOCK_SIZE);
             return;
         }
-        // Equal keys after equal prefixes have equal rows: one KV block is enough.
+        // Equal keys after equal prefixes have equal K and V: the node's block is used instead.
         self.tree.hold(known);
         self.free_full.push(block);
         seq.full[i] = known;
@@ -216,31 +218,32 @@ impl Pool {
         }
     }
 
-    /// Evicts an unused node that only holds the beginning of a KV block about to be linked.
-    pub(crate) fn drop_beginning(&mut self, known: u32, rows: usize) {
-        if known != NONE && self.tree.users(known) == 0 && self.tree.rows(known) == rows {
+    /// Evicts an unused node that only holds the first `len` positions of a KV block about to be
+    /// linked.
+    pub(crate) fn drop_beginning(&mut self, known: u32, len: usize) {
+        if known != NONE && self.tree.users(known) == 0 && self.tree.len(known) == len {
             self.evict(known);
         }
     }
 
-    /// Leaves the rows behind the shared KV blocks in the tree, for a sequence that goes on there.
-    fn leave_tail(&mut self, seq: &mut Seq) {
-        let (i, rows) = (seq.shared, (seq.len % BLOCK) as usize);
-        if rows == 0 || seq.borrows {
+    /// Puts the incomplete last KV block into the tree, for a sequence that continues there.
+    fn link_tail(&mut self, seq: &mut Sequence) {
+        let (i, len) = (seq.shared, (seq.len % BLOCK) as usize);
+        if len == 0 || seq.borrows {
             return;
         }
         let parent = if i == 0 { NONE } else { seq.full[i - 1] };
         let (block, window) = (seq.full[i], *seq.window_at(i));
-        let (known, shared) = self.tree.closest(parent, &self.tree.keys(block)[..rows]);
-        if shared < rows {
+        let (known, shared) = self.tree.closest(parent, &self.tree.keys(block)[..len]);
+        if shared < len {
             self.drop_beginning(known, shared);
-            self.tree.link(parent, block, window, rows);
+            self.tree.link(parent, block, window, len);
             seq.borrows = true;
         }
     }
 
-    /// Gives back the KV blocks from the `from`-th on, own and held.
-    fn drop_blocks(&mut self, seq: &mut Seq, from: usize) {
+    /// Frees or releases the KV blocks from the `from`-th on.
+    fn drop_blocks(&mut self, seq: &mut Sequence, from: usize) {
         while seq.full.len() > from {
             let i = seq.full.len() - 1;
             let block = seq.full.pop().expect("one more than `from`");
@@ -263,8 +266,8 @@ impl Pool {
     }
 }
 
-fn blocks_for(rows: u32) -> usize {
-    rows.div_ceil(BLOCK) as usize
+fn blocks_for(positions: u32) -> usize {
+    positions.div_ceil(BLOCK) as usize
 }
 
 impl KvPool for Pool {
@@ -272,13 +275,13 @@ impl KvPool for Pool {
         // The last token of a prompt always runs: its logits are needed.
         let reusable = if self.options.prefix_caching { prompt.len().saturating_sub(1) } else { 0 };
         let (path, known) = self.known(&prompt[..reusable]);
-        let rows = self.resumable(&path, known);
-        let mut seq = Seq {
-            len: rows as u32,
-            shared: rows / KV_BLOCK_SIZE,
-            borrows: !rows.is_multiple_of(KV_BLOCK_SIZE),
-            passed: self.oldest(rows as u32),
-            // All it can come to: growing is not to allocate.
+        let cached = self.reusable(&path, known);
+        let mut seq = Sequence {
+            len: cached as u32,
+            shared: cached / KV_BLOCK_SIZE,
+            borrows: !cached.is_multiple_of(KV_BLOCK_SIZE),
+            passed: self.oldest(cached as u32),
+            // The most it can hold: a step does not allocate.
             full: Vec::with_capacity(self.options.blocks.full),
             window: Vec::with_capacity(self.window_span().min(self.options.blocks.window)),
         };
@@ -292,19 +295,19 @@ impl KvPool for Pool {
         }
         let before = self.seqs.insert(id, seq);
         assert!(before.is_none(), "sequence {} is already open", id.0);
-        Ok(rows as u32)
+        Ok(cached as u32)
     }
 
     fn reserve(&mut self, id: SeqId, end: u32, copies: &mut Vec<BlockCopy>) -> Result<()> {
         let mut seq = std::mem::take(self.seq_mut(id));
-        // KV blocks are reserved in both groups alike and leave at the old end alone.
+        // Blocks are reserved in both groups at once; only the oldest window blocks are freed.
         let more = blocks_for(end).saturating_sub(seq.full.len());
         let copy = usize::from(seq.borrows && end > seq.len);
         let free = self.free();
-        let room = more + copy <= free.full && more + copy <= free.window;
-        // Without room for a copy, its only user may take the borrowed KV block itself.
+        let can_copy = more + copy <= free.full && more + copy <= free.window;
+        // Without blocks for a copy, the only user of a borrowed block may take it itself.
         let takes = copy == 1 && self.tree.users(seq.full[seq.shared]) == 1;
-        if !(room || takes && more <= free.full && more <= free.window) {
+        if !(can_copy || takes && more <= free.full && more <= free.window) {
             *self.seq_mut(id) = seq;
             return Err(Error::Exhausted(format!(
                 "positions up to {end} need {} blocks more of each group, {} full and {} window \
@@ -315,7 +318,7 @@ impl KvPool for Pool {
             )));
         }
         if copy == 1 {
-            self.own_borrowed(&mut seq, copies, room);
+            self.own_borrowed(&mut seq, copies, can_copy);
         }
         for _ in 0..more {
             let (full, window) = (self.take_full(), self.take_window());
@@ -329,8 +332,8 @@ impl KvPool for Pool {
     fn commit(&mut self, id: SeqId, keys: &[PositionKey]) {
         let mut seq = std::mem::take(self.seq_mut(id));
         let end = seq.len + keys.len() as u32;
-        assert!(blocks_for(end) <= seq.full.len(), "committed rows were reserved");
-        assert!(keys.is_empty() || !seq.borrows, "committed rows were reserved");
+        assert!(blocks_for(end) <= seq.full.len(), "committed positions were reserved");
+        assert!(keys.is_empty() || !seq.borrows, "committed positions were reserved");
         for &key in keys {
             let block = seq.full[(seq.len / BLOCK) as usize];
             self.tree.set_key(block, (seq.len % BLOCK) as usize, key);
@@ -352,13 +355,13 @@ impl KvPool for Pool {
         let mut seq = std::mem::take(self.seq_mut(id));
         assert!(len <= seq.len, "truncated to {len}, the length is {}", seq.len);
         self.drop_blocks(&mut seq, blocks_for(len));
-        // The last KV block left may be a node of which only the first rows stay.
+        // The last block may be a node of which only the first positions stay.
         if !len.is_multiple_of(BLOCK) && seq.shared == blocks_for(len) {
             seq.shared -= 1;
             seq.borrows = true;
         }
         seq.len = len;
-        // Further back than the window was: what left it may still be in the tree.
+        // Blocks that had left the window and are in it again are still in the tree.
         let oldest = self.oldest(len).min(seq.passed);
         for i in (oldest..seq.passed.min(seq.full.len())).rev() {
             self.tree.hold_window(seq.full[i]);
@@ -380,7 +383,7 @@ impl KvPool for Pool {
 
     fn close(&mut self, id: SeqId) {
         let mut seq = self.seqs.remove(&id).expect("an open sequence");
-        self.leave_tail(&mut seq);
+        self.link_tail(&mut seq);
         self.drop_blocks(&mut seq, 0);
     }
 
@@ -399,7 +402,8 @@ impl KvPool for Pool {
         self.evicted.is_some().then_some(self as &mut dyn KvOffload)
     }
 
-    fn worst_case(&self, rows: u32) -> BlockCount {
-        BlockCount { full: blocks_for(rows), window: blocks_for(rows).min(self.window_span()) }
+    fn worst_case(&self, positions: u32) -> BlockCount {
+        let full = blocks_for(positions);
+        BlockCount { full, window: full.min(self.window_span()) }
     }
 }

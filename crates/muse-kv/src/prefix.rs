@@ -1,19 +1,19 @@
-//! The tree of prefixes that are in the cache: a node is one KV block of rows behind the KV blocks of its
-//! ancestors. Only complete KV blocks have children.
+//! The radix tree of cached prefixes: a node is one KV block that continues the blocks of its
+//! ancestors. Only complete blocks have children.
 
 use muse_core::contract::{KV_BLOCK_SIZE, PositionKey, PrefixBlock, PrefixHash, Token};
 
-/// No node, no KV block: the root's number too.
+/// No node and no KV block. As a parent: the root.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Nodes by the number of their full KV block, and the keys of every row of every full KV block, whether
-/// it is in the tree yet or not.
+/// Nodes by the number of their block of the full group, and the keys of all positions of all those
+/// blocks, in the tree or not.
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     keys: Vec<PositionKey>,
     first_root: u32,
     root: PrefixHash,
-    /// Nodes that no sequence uses, and those whose window KV block none does.
+    /// Nodes that no sequence uses, and nodes whose window block no sequence uses.
     pub(crate) idle: usize,
     pub(crate) idle_windows: usize,
     clock: u64,
@@ -23,27 +23,27 @@ pub(crate) struct Tree {
 struct Node {
     linked: bool,
     hash: PrefixHash,
-    /// Leading rows that hold something.
-    rows: usize,
+    /// Positions that are in use, from the first.
+    len: usize,
     parent: u32,
     first_child: u32,
     next: u32,
-    /// Its KV block of the window group, while it is there.
+    /// Its KV block of the window group, while it is cached.
     window: u32,
-    /// Sequences whose rows it holds, and those of them that still see its window KV block.
+    /// Sequences that use it, and those of them that still use its window block.
     users: u32,
     window_users: u32,
     used: u64,
     window_used: u64,
 }
 
-/// Memory that a pool takes for each KV block of the full group: its node and the keys of its rows.
+/// Host memory of a pool for each KV block of the full group: its node and its keys.
 pub const BYTES_PER_BLOCK: usize = size_of::<Node>() + KV_BLOCK_SIZE * size_of::<PositionKey>();
 
 const UNLINKED: Node = Node {
     linked: false,
     hash: PrefixHash([0; 2]),
-    rows: 0,
+    len: 0,
     parent: NONE,
     first_child: NONE,
     next: NONE,
@@ -75,27 +75,27 @@ impl Tree {
         &mut self.nodes[id as usize]
     }
 
-    /// Keys of the rows of a full KV block.
+    /// Keys of the positions of a KV block of the full group.
     pub(crate) fn keys(&self, block: u32) -> &[PositionKey] {
         &self.keys[block as usize * KV_BLOCK_SIZE..][..KV_BLOCK_SIZE]
     }
 
-    pub(crate) fn set_key(&mut self, block: u32, row: usize, key: PositionKey) {
-        self.keys[block as usize * KV_BLOCK_SIZE + row] = key;
+    pub(crate) fn set_key(&mut self, block: u32, position: usize, key: PositionKey) {
+        self.keys[block as usize * KV_BLOCK_SIZE + position] = key;
     }
 
-    pub(crate) fn copy_keys(&mut self, from: u32, to: u32, rows: usize) {
+    pub(crate) fn copy_keys(&mut self, from: u32, to: u32, positions: usize) {
         let from = from as usize * KV_BLOCK_SIZE;
-        self.keys.copy_within(from..from + rows, to as usize * KV_BLOCK_SIZE);
+        self.keys.copy_within(from..from + positions, to as usize * KV_BLOCK_SIZE);
     }
 
     pub(crate) fn window(&self, id: u32) -> u32 {
         self.node(id).window
     }
 
-    /// Leading rows of a node that hold something.
-    pub(crate) fn rows(&self, id: u32) -> usize {
-        self.node(id).rows
+    /// Positions of a node that are in use.
+    pub(crate) fn len(&self, id: u32) -> usize {
+        self.node(id).len
     }
 
     pub(crate) fn users(&self, id: u32) -> u32 {
@@ -108,12 +108,12 @@ impl Tree {
         std::iter::successors(some(first), move |&id| some(self.node(id).next))
     }
 
-    /// The child of `parent` that shares most leading rows with `keys`, and how many.
+    /// The child of `parent` with the longest common beginning with `keys`, and its length.
     pub(crate) fn closest(&self, parent: u32, keys: &[PositionKey]) -> (u32, usize) {
         let mut best = (NONE, 0);
         for id in self.children(parent) {
-            let rows = &self.keys(id)[..self.node(id).rows];
-            let shared = rows.iter().zip(keys).take_while(|(a, b)| a == b).count();
+            let own = &self.keys(id)[..self.node(id).len];
+            let shared = own.iter().zip(keys).take_while(|(a, b)| a == b).count();
             if shared > best.1 {
                 best = (id, shared);
             }
@@ -121,14 +121,15 @@ impl Tree {
         best
     }
 
-    /// Puts a KV block into the tree, with one user of it and of its window KV block.
-    pub(crate) fn link(&mut self, parent: u32, block: u32, window: u32, rows: usize) {
+    /// Puts a KV block with `len` positions into the tree, with one user of it and of its window
+    /// block.
+    pub(crate) fn link(&mut self, parent: u32, block: u32, window: u32, len: usize) {
         assert!(!self.node(block).linked, "block {block} is in the tree already");
         let first = if parent == NONE { self.first_root } else { self.node(parent).first_child };
         *self.node_mut(block) = Node {
             linked: true,
-            hash: self.hash(parent).extend(&self.keys(block)[..rows]),
-            rows,
+            hash: self.hash(parent).extend(&self.keys(block)[..len]),
+            len,
             parent,
             next: first,
             window,
@@ -139,23 +140,23 @@ impl Tree {
         *self.first_of(parent) = block;
     }
 
-    /// Name of the prefix that a node ends.
+    /// Hash of the prefix that a node ends.
     pub(crate) fn hash(&self, id: u32) -> PrefixHash {
         if id == NONE { self.root } else { self.node(id).hash }
     }
 
-    /// A node as others may keep it, if its KV block is complete.
-    pub(crate) fn cold(&self, id: u32) -> Option<PrefixBlock> {
+    /// A node as it is offloaded, if it is complete.
+    pub(crate) fn prefix_block(&self, id: u32) -> Option<PrefixBlock> {
         let node = self.node(id);
         let window = (node.window != NONE).then_some(node.window);
-        let whole = node.linked && node.rows == KV_BLOCK_SIZE;
-        whole.then_some(PrefixBlock { hash: node.hash, full: id, window })
+        let complete = node.linked && node.len == KV_BLOCK_SIZE;
+        complete.then_some(PrefixBlock { hash: node.hash, full: id, window })
     }
 
-    /// Complete KV blocks that no sequence uses, the longest unused first.
+    /// Complete KV blocks that no sequence uses, least recently used first.
     pub(crate) fn unused(&self) -> Vec<u32> {
         let ids = 0..self.nodes.len() as u32;
-        let idle = |id: &u32| self.node(*id).users == 0 && self.cold(*id).is_some();
+        let idle = |id: &u32| self.node(*id).users == 0 && self.prefix_block(*id).is_some();
         let mut ids: Vec<u32> = ids.filter(idle).collect();
         ids.sort_by_key(|&id| self.node(id).used);
         ids
@@ -165,7 +166,7 @@ impl Tree {
         if parent == NONE { &mut self.first_root } else { &mut self.node_mut(parent).first_child }
     }
 
-    /// Takes an unused, childless node out. Its full KV block is free; returns its window KV block.
+    /// Removes an unused node without children. Its full block is free; returns its window block.
     pub(crate) fn unlink(&mut self, id: u32) -> u32 {
         let node = self.node(id).clone();
         assert!(node.linked && node.users == 0 && node.first_child == NONE, "node {id} is in use");
@@ -186,21 +187,21 @@ impl Tree {
         std::iter::successors(deeper(&id), deeper).last()
     }
 
-    /// The leaf that went unused longest. A scan: rare beside the 64 rows it makes place for.
+    /// The least recently used leaf. A scan, which is rare beside the 64 positions it frees.
     pub(crate) fn oldest_leaf(&self) -> Option<u32> {
         let idle = |node: &Node| node.linked && node.users == 0 && node.first_child == NONE;
         let ids = (0..self.nodes.len() as u32).filter(|&id| idle(self.node(id)));
         ids.min_by_key(|&id| self.node(id).used)
     }
 
-    /// The node whose window KV block went unused longest.
+    /// The node whose window block is least recently used.
     pub(crate) fn oldest_window(&self) -> Option<u32> {
         let idle = |node: &Node| node.linked && node.window != NONE && node.window_users == 0;
         let ids = (0..self.nodes.len() as u32).filter(|&id| idle(self.node(id)));
         ids.min_by_key(|&id| self.node(id).window_used)
     }
 
-    /// Takes the unused window KV block of a node away.
+    /// Takes the unused window block of a node.
     pub(crate) fn take_window(&mut self, id: u32) -> u32 {
         let node = self.node_mut(id);
         assert!(node.window != NONE && node.window_users == 0, "window block of {id} is in use");
@@ -208,7 +209,7 @@ impl Tree {
         std::mem::replace(&mut self.node_mut(id).window, NONE)
     }
 
-    /// Gives a node that lost it a window KV block, with one user.
+    /// Gives a node without a window block one, with one user.
     pub(crate) fn give_window(&mut self, id: u32, block: u32) {
         let node = self.node_mut(id);
         assert!(node.window == NONE && node.window_users == 0, "node {id} has a window block");

@@ -1,4 +1,4 @@
-//! The pool under the contract's suite.
+//! The pool under the suite of its contract.
 
 use muse_kv::{Pool, PoolOptions};
 use muse_testkit::suite::kv_pool::Shape;

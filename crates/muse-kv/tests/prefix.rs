@@ -1,4 +1,4 @@
-//! What is found again: trunks, branches, edits, and what eviction and the window leave of them.
+//! The prefix cache: continued, branched and edited conversations, eviction and the window.
 
 use muse_core::contract::{BlockCopy, BlockCount, KvGroup, KvPool, PositionKey, SeqId, Token};
 use muse_kv::{Pool, PoolOptions};
@@ -15,7 +15,7 @@ fn keys(tokens: impl IntoIterator<Item = u32>) -> Vec<PositionKey> {
     tokens.into_iter().map(|id| PositionKey::Token(Token(id))).collect()
 }
 
-/// Runs a whole sequence a KV block at a time and leaves it open. Returns the rows found.
+/// Runs a whole sequence a KV block at a time and leaves it open. Returns the cached positions.
 fn run(pool: &mut Pool, seq: u64, keys: &[PositionKey]) -> u32 {
     let seq = SeqId(seq);
     let cached = pool.open(seq, keys).expect("opens");
@@ -28,17 +28,17 @@ fn run(pool: &mut Pool, seq: u64, keys: &[PositionKey]) -> u32 {
 }
 
 #[test]
-fn another_turn_runs_only_what_is_new() {
+fn a_continued_conversation_runs_only_its_new_tokens() {
     let mut pool = Pool::new(WIDE);
-    let mut talk = keys(0..1000);
-    assert_eq!(run(&mut pool, 1, &talk), 0);
+    let mut prompt = keys(0..1000);
+    assert_eq!(run(&mut pool, 1, &prompt), 0);
     pool.close(SeqId(1));
-    talk.extend(keys(5000..5020));
-    assert_eq!(run(&mut pool, 2, &talk), 1000);
+    prompt.extend(keys(5000..5020));
+    assert_eq!(run(&mut pool, 2, &prompt), 1000);
 }
 
 #[test]
-fn the_last_row_always_runs() {
+fn the_last_position_always_runs() {
     let mut pool = Pool::new(WIDE);
     for (seq, len, expect) in [(1, 128, 0), (2, 128, 127), (3, 129, 128), (4, 65, 64), (5, 64, 63)]
     {
@@ -48,11 +48,11 @@ fn the_last_row_always_runs() {
 }
 
 #[test]
-fn open_sequences_share_their_trunk() {
+fn open_sequences_share_their_prefix() {
     let mut pool = Pool::new(WIDE);
     let branch = |id: u32| keys((0..300).chain(id..id + 50));
     run(&mut pool, 1, &branch(1000));
-    // Whole KV blocks of an open sequence are shared; its last one is still its own.
+    // Complete KV blocks of an open sequence are shared; its last one is its own.
     assert_eq!(run(&mut pool, 2, &branch(2000)), 256 + 44);
     assert_eq!(pool.block_table(SeqId(1)).full[..4], pool.block_table(SeqId(2)).full[..4]);
     assert_ne!(pool.block_table(SeqId(1)).full[4], pool.block_table(SeqId(2)).full[4]);
@@ -65,7 +65,7 @@ fn an_edit_shares_what_is_before_it() {
     pool.close(SeqId(1));
     let mut edited = keys(0..400);
     edited[0] = PositionKey::Token(Token(77));
-    assert_eq!(run(&mut pool, 2, &edited), 0, "the first row differs");
+    assert_eq!(run(&mut pool, 2, &edited), 0, "the first position differs");
     let mut edited = keys(0..400);
     edited[200] = PositionKey::Token(Token(77));
     let seq = SeqId(3);
@@ -80,7 +80,7 @@ fn an_edit_shares_what_is_before_it() {
 }
 
 #[test]
-fn sequences_that_come_to_the_same_rows_keep_one_block() {
+fn sequences_that_commit_the_same_prefix_keep_one_block() {
     let mut pool = Pool::new(WIDE);
     let same = keys(0..128);
     for seq in [SeqId(1), SeqId(2)] {
@@ -94,7 +94,7 @@ fn sequences_that_come_to_the_same_rows_keep_one_block() {
 }
 
 #[test]
-fn the_prefix_unused_longest_goes_first() {
+fn the_least_recently_used_prefix_is_evicted_first() {
     let mut pool = Pool::new(PoolOptions { blocks: BlockCount { full: 6, window: 6 }, ..WIDE });
     run(&mut pool, 1, &keys(0..128));
     pool.close(SeqId(1));
@@ -102,7 +102,7 @@ fn the_prefix_unused_longest_goes_first() {
     pool.close(SeqId(2));
     assert_eq!(run(&mut pool, 3, &keys(0..128)), 127);
     pool.close(SeqId(3));
-    // Four KV blocks are wanted and two are free: the second talk makes place.
+    // Four KV blocks are needed and two are free: the second prefix is evicted.
     run(&mut pool, 4, &keys(2000..2200));
     pool.close(SeqId(4));
     assert_eq!(pool.open(SeqId(5), &keys(0..128)).expect("opens"), 127);
@@ -110,20 +110,20 @@ fn the_prefix_unused_longest_goes_first() {
 }
 
 #[test]
-fn a_prefix_without_its_window_is_not_taken_up() {
-    // A window of two KV blocks: the trunk's first KV blocks are there, their window rows are not.
+fn a_prefix_without_its_window_is_not_reused() {
+    // A window of two KV blocks: the prefix's first full blocks are cached, their window blocks not.
     let mut pool = Pool::new(PoolOptions { blocks: BlockCount { full: 40, window: 6 }, ..WIDE });
     run(&mut pool, 1, &keys(0..640));
     pool.close(SeqId(1));
     let at_end = keys((0..640).chain(7000..7010));
-    assert_eq!(run(&mut pool, 2, &at_end), 640, "the end can be taken up");
+    assert_eq!(run(&mut pool, 2, &at_end), 640, "the end can be reused");
     let mut middle = keys(0..640);
     middle[230] = PositionKey::Token(Token(77));
     assert_eq!(pool.open(SeqId(3), &middle).expect("opens"), 0, "the middle cannot");
 }
 
 #[test]
-fn truncation_reaches_back_as_far_as_the_window_is_there() {
+fn truncation_reaches_back_as_far_as_the_window_is_cached() {
     let mut pool = Pool::new(WIDE);
     run(&mut pool, 1, &keys(0..640));
     assert_eq!(pool.block_table(SeqId(1)).window_base, 512);

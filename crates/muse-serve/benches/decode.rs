@@ -29,7 +29,7 @@ fn main() {
     let (mut decode, mut accepted) = (0.0_f64, 0.0);
     for _ in 0..runs {
         let done: Vec<Done> = prompts.iter().map(|prompt| run(&drafted, prompt, false)).collect();
-        let drafts = done.iter().flat_map(|done| &done.usage.accepted);
+        let drafts = done.iter().flat_map(|done| done.usage.accepted_by_verify());
         accepted = f64::from(drafts.clone().sum::<u32>()) / drafts.count() as f64;
         decode = decode.max(rate(&done));
     }
@@ -57,7 +57,7 @@ fn run(app: &App, prompt: &[Token], endless: bool) -> Done {
         logprobs: None,
         constraint: None,
         deadline: None,
-        priority: 0,
+        ..Request::default()
     };
     let (sender, receiver) = mpsc::channel();
     let sink = move |event| {

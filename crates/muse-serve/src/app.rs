@@ -21,6 +21,30 @@ pub struct App {
     pub sampling: Sampling,
     /// Tokens that end an answer.
     pub stop: Vec<Token>,
+    /// Names that requests may give the model.
+    pub names: ModelNames,
+}
+
+/// Names of the model beside its own, [`ModelCard::name`], which every answer carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelNames {
+    /// Names that are known, beside [`ModelNames::USUAL`].
+    pub aliases: Vec<String>,
+    /// Whether a request for a name that is not known is refused; else the model answers.
+    pub strict: bool,
+}
+
+impl ModelNames {
+    /// Names that are always known: that of the server and that of the published model.
+    pub const USUAL: [&str; 2] = ["muse", "Muse-Glimmer-30B"];
+
+    /// Whether a request for `name` is answered by the model called `served`.
+    pub fn accept(&self, name: &str, served: &str) -> bool {
+        !self.strict
+            || name == served
+            || Self::USUAL.contains(&name)
+            || self.aliases.iter().any(|alias| alias == name)
+    }
 }
 
 /// Facts about the model that services report.
@@ -44,4 +68,19 @@ pub struct ModelCard {
     pub draft_width: u32,
     /// Unix time when it was loaded, in seconds.
     pub loaded_at: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_strict_names_refuse() {
+        let names = |strict| ModelNames { aliases: vec!["gpt-4o".to_owned()], strict };
+        for known in ["served", "muse", "Muse-Glimmer-30B", "gpt-4o"] {
+            assert!(names(true).accept(known, "served"), "{known}");
+        }
+        assert!(!names(true).accept("other", "served"));
+        assert!(names(false).accept("other", "served"));
+    }
 }

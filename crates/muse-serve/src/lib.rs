@@ -31,5 +31,5 @@ mod server;
 pub mod service;
 mod status;
 
-pub use app::{App, ModelCard};
+pub use app::{App, ModelCard, ModelNames};
 pub use server::{ServeOptions, Server};

@@ -97,6 +97,15 @@ fn drains_end_before_the_kill() {
     }
 }
 
+#[test]
+fn logs_are_json_everywhere() {
+    for name in ["Dockerfile", "compose.yaml", "kubernetes.yaml", "muse.service"] {
+        let text = settings(name);
+        let (_, value) = text.split_once("--log-format").expect(name);
+        assert!(value[1..].starts_with("json"), "{name}");
+    }
+}
+
 /// Everything else of the file system is read-only.
 #[test]
 fn kv_blocks_go_to_a_folder_that_the_server_may_write() {

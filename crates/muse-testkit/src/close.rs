@@ -12,7 +12,7 @@ pub fn max_abs_diff(got: &[f32], want: &[f32]) -> f32 {
     got.iter().zip(want).map(differ).fold(0.0, f32::max)
 }
 
-/// Panics unless all values are within `tolerance` of the wanted ones.
+/// Panics unless all values are within `tolerance` of the expected ones.
 #[track_caller]
 pub fn assert_close(what: &str, got: &[f32], want: &[f32], tolerance: f32) {
     assert_eq!(got.len(), want.len(), "{what}: lengths differ");

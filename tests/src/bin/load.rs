@@ -21,7 +21,7 @@ use muse_kv::{Pool, PoolOptions};
 use muse_testkit::nano_dir;
 use muse_tests::chats::{STOP, chats};
 use muse_tests::replay::{Replay, Script};
-use muse_tests::sim::{Ask, Client, Heard, client, ids};
+use muse_tests::sim::{Client, Received, TestRequest, client, ids};
 use muse_weights::Checkpoint;
 
 /// Sequences that run together.
@@ -133,7 +133,7 @@ impl Bench {
     }
 
     /// Runs requests to their end. Returns what each heard.
-    fn run(&mut self, asks: &[Ask]) -> Result<Vec<Heard>> {
+    fn run(&mut self, asks: &[TestRequest]) -> Result<Vec<Received>> {
         let clock = Instant::now();
         let vocab = self.engine.limits().vocab;
         let mut clients: Vec<Client> = Vec::new();
@@ -149,17 +149,17 @@ impl Bench {
         Ok(clients.iter().map(heard).collect())
     }
 
-    fn random_ask(&self, seed: u64, tokens: u32) -> Ask {
+    fn random_ask(&self, seed: u64, tokens: u32) -> TestRequest {
         let vocab = self.engine.limits().vocab as u64;
         let token = |p| Token((hash64(seed, p) % vocab) as u32);
-        Ask::greedy((0..PROMPT as u64).map(token).collect(), tokens)
+        TestRequest::greedy((0..PROMPT as u64).map(token).collect(), tokens)
     }
 
     fn throughput(&mut self, tokens: u32) -> Result<()> {
         let mut single = 0.0;
         for together in TOGETHER {
-            let ask = |i| Ask { max_draft: Some(0), ..self.random_ask(i, tokens) };
-            let asks: Vec<Ask> = (1..=together as u64).map(ask).collect();
+            let ask = |i| TestRequest { max_draft: Some(0), ..self.random_ask(i, tokens) };
+            let asks: Vec<TestRequest> = (1..=together as u64).map(ask).collect();
             let heard = self.run(&asks)?;
             // Prompts are read in one step; from then on all of them decode.
             let said: u32 = heard.iter().map(|heard| heard.done[0].usage.completion - 1).sum();
@@ -175,14 +175,15 @@ impl Bench {
 
     /// Drafting by choice against always and never, on the golden chats one after the other.
     fn choose_on_chats(&mut self, rounds: usize) -> Result<()> {
-        let asks: Vec<Ask> = chats()[..18].iter().map(|chat| talk(chat.prompt.clone())).collect();
+        let asks: Vec<TestRequest> =
+            chats()[..18].iter().map(|chat| talk(chat.prompt.clone())).collect();
         self.compare("golden chats", &asks, rounds)
     }
 
     /// The same on what the model says to random prompts, by how often drafts are right.
     fn choose_on_replays(&mut self, tokens: u32, rounds: usize) -> Result<()> {
         let ask = self.random_ask(1, tokens);
-        let plain = Ask { max_draft: Some(0), ..ask.clone() };
+        let plain = TestRequest { max_draft: Some(0), ..ask.clone() };
         let heard = self.run(std::slice::from_ref(&plain))?;
         let Some(script) = self.script.clone() else {
             return self.compare("the drafter", &[ask], rounds);
@@ -195,19 +196,19 @@ impl Bench {
         Ok(())
     }
 
-    fn compare(&mut self, name: &str, asks: &[Ask], rounds: usize) -> Result<()> {
+    fn compare(&mut self, name: &str, asks: &[TestRequest], rounds: usize) -> Result<()> {
         let mut rates = [const { Vec::new() }; MODES.len()];
         let mut kept = [(0, 0); MODES.len()];
         for _ in 0..rounds {
             for ((&(_, max_draft), rates), kept) in MODES.iter().zip(&mut rates).zip(&mut kept) {
                 let (mut tokens, mut seconds) = (0, 0.0);
                 for ask in asks {
-                    let heard = self.run(&[Ask { max_draft, ..ask.clone() }])?;
+                    let heard = self.run(&[TestRequest { max_draft, ..ask.clone() }])?;
                     let Done { usage, timings, .. } = &heard[0].done[0];
                     tokens += usage.completion - 1;
                     seconds += timings.decode.as_secs_f64();
-                    kept.0 += usage.accepted.len();
-                    kept.1 += usage.accepted.iter().sum::<u32>();
+                    kept.0 += usage.verifies.len();
+                    kept.1 += usage.accepted();
                 }
                 rates.push(f64::from(tokens) / seconds);
             }
@@ -231,11 +232,12 @@ impl Bench {
         ] {
             let chats = chats();
             let of_kind = chats.iter().filter(|chat| names.contains(&chat.name.as_str()));
-            let whole = |ask| Ask { max_draft: Some(WIDTH as u32), ..ask };
-            let asks: Vec<Ask> = of_kind.map(|chat| whole(talk(chat.prompt.clone()))).collect();
+            let whole = |ask| TestRequest { max_draft: Some(WIDTH as u32), ..ask };
+            let asks: Vec<TestRequest> =
+                of_kind.map(|chat| whole(talk(chat.prompt.clone()))).collect();
             let heard = self.run(&asks)?;
             let accepted: Vec<u32> =
-                heard.iter().flat_map(|heard| heard.done[0].usage.accepted.clone()).collect();
+                heard.iter().flat_map(|heard| heard.done[0].usage.accepted_by_verify()).collect();
             let (verifies, kept) = (accepted.len(), accepted.iter().sum::<u32>());
             println!(
                 "{kind}: {:.2} tokens a verify over {verifies} verifies",
@@ -247,8 +249,8 @@ impl Bench {
 }
 
 /// A chat's next turn.
-fn talk(prompt: Vec<Token>) -> Ask {
-    Ask { stop: STOP.to_vec(), ..Ask::greedy(prompt, 400) }
+fn talk(prompt: Vec<Token>) -> TestRequest {
+    TestRequest { stop: STOP.to_vec(), ..TestRequest::greedy(prompt, 400) }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use muse_tests::sim::{Plant, run};
+use muse_tests::sim::{PlantedFault, run};
 
 fn main() -> Result<ExitCode> {
     let (mut seeds, mut from) = (200, 0);
@@ -20,8 +20,8 @@ fn main() -> Result<ExitCode> {
     }
     let mut failed = 0;
     for seed in from..from + seeds {
-        // A panic has already said what it is; it counts like any other broken promise.
-        match catch_unwind(|| run(seed, Plant::Nothing)) {
+        // A panic has printed its message; it counts like any other violation.
+        match catch_unwind(|| run(seed, PlantedFault::Nothing)) {
             Ok(Ok(_)) => {}
             Ok(Err(broken)) => {
                 failed += 1;

@@ -16,7 +16,7 @@ use muse_cpu::Cpu;
 use muse_tests::chats::{STOP, chats};
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
-use muse_tests::sim::Ask;
+use muse_tests::sim::TestRequest;
 
 /// Resident memory may move by so much: the allocator's rounding, not a leak.
 const SLACK_KIB: u64 = 2048;
@@ -25,7 +25,7 @@ const MOST: usize = 40;
 
 /// Ends and tokens heard by all clients.
 #[derive(Default)]
-struct Heard {
+struct Received {
     ends: AtomicU64,
     tokens: AtomicU64,
 }
@@ -45,7 +45,7 @@ fn main() -> Result<ExitCode> {
     let nano = Checkpoint::nano()?;
     let pair = Pair::new(cpu(), &*nano.target, Some(&*nano.drafter), KvType::Bf16, &[])?;
     let mut engine = pair.into_engine(&EngineOptions::default())?;
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(Received::default());
     let (submitted, first, last) = keep_busy(&mut engine, &heard, minutes, seed)?;
     let (free, total) = (engine.pool().free(), engine.pool().total());
     let ends = heard.ends.load(Ordering::Relaxed);
@@ -62,7 +62,7 @@ fn main() -> Result<ExitCode> {
 /// Returns the requests, and the resident memory after the first minute and at the end, in KiB.
 fn keep_busy(
     engine: &mut EngineCore<Cpu>,
-    heard: &Arc<Heard>,
+    heard: &Arc<Received>,
     minutes: u64,
     seed: u64,
 ) -> Result<(u64, u64, u64)> {
@@ -101,7 +101,7 @@ fn keep_busy(
     Ok((submitted, first.unwrap_or(last), last))
 }
 
-fn ask(prompts: &[Vec<Token>], dice: &dyn Fn(u64, u64) -> u64) -> Ask {
+fn ask(prompts: &[Vec<Token>], dice: &dyn Fn(u64, u64) -> u64) -> TestRequest {
     let mut prompt = prompts[dice(4, prompts.len() as u64) as usize].clone();
     if dice(5, 4) == 0 {
         // Nobody has asked this before.
@@ -109,11 +109,11 @@ fn ask(prompts: &[Vec<Token>], dice: &dyn Fn(u64, u64) -> u64) -> Ask {
     }
     let temperature = [0.0, 0.8, 1.3][dice(8, 3) as usize];
     let sampling = Sampling { temperature, seed: dice(9, 1000), ..Sampling::default() };
-    Ask {
+    TestRequest {
         sampling,
         stop: STOP.to_vec(),
         deadline_ms: (dice(10, 10) == 0).then(|| dice(11, 500)),
-        ..Ask::greedy(prompt, 1 + dice(12, 200) as u32)
+        ..TestRequest::greedy(prompt, 1 + dice(12, 200) as u32)
     }
 }
 

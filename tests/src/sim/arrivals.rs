@@ -1,4 +1,4 @@
-//! What a seed stands for: an engine and the requests that come to it.
+//! What a seed generates: an engine and the requests that are submitted to it.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use muse_core::engine::EngineOptions;
 use muse_core::hash::hash64;
 use muse_testkit::fake::{FakeCost, FakeOffloadStore, FakeOptions};
 
-use super::plant::Plant;
-use super::rig::{Ask, Grammar, Setup};
+use super::plant::PlantedFault;
+use super::rig::{Grammar, Setup, TestRequest};
 
-/// Numbers from a seed.
+/// Random numbers of a seed.
 pub(super) struct Dice {
     seed: u64,
     drawn: u64,
@@ -37,7 +37,7 @@ impl Dice {
     }
 }
 
-/// No time at all, rows for nothing, rows that cost, a drafter that costs most.
+/// No time at all, passes of constant time, passes by tokens, an expensive drafter.
 const COSTS: [FakeCost; 4] = [
     FakeCost::NOTHING,
     FakeCost { pass: |_| 50, draft: |_| 5 },
@@ -45,20 +45,20 @@ const COSTS: [FakeCost; 4] = [
     FakeCost { pass: |_| 40, draft: |blocks| 40 * blocks as u64 },
 ];
 
-/// A request and its client's ways.
+/// A request and its client's behaviour.
 #[derive(Clone)]
 pub(super) struct Arrival {
     pub(super) step: u64,
-    pub(super) ask: Ask,
+    pub(super) ask: TestRequest,
     /// Steps after the arrival at which it is cancelled.
     pub(super) cancelled_after: Option<u64>,
     /// Tokens after which the client leaves.
     pub(super) leaves_after: Option<usize>,
-    /// Appended to what an earlier request was asked and said: another turn of a conversation.
+    /// The earlier request whose prompt and completion this one continues.
     pub(super) follows: Option<usize>,
 }
 
-pub(super) fn setup(dice: &mut Dice, plant: Plant) -> Setup {
+pub(super) fn setup(dice: &mut Dice, plant: PlantedFault) -> Setup {
     let width = dice.between(1, 15) as usize;
     let fake = FakeOptions {
         full_blocks: dice.between(6, 24) as usize,
@@ -87,7 +87,7 @@ pub(super) fn setup(dice: &mut Dice, plant: Plant) -> Setup {
 
 pub(super) fn arrivals(dice: &mut Dice, setup: &Setup, longest: u64) -> Vec<Arrival> {
     let count = dice.between(3, 14);
-    let trunks: Vec<Vec<Token>> = (0..3)
+    let prefixes: Vec<Vec<Token>> = (0..3)
         .map(|_| {
             let len = dice.between(1, longest - 1);
             words(dice, setup, len)
@@ -97,9 +97,9 @@ pub(super) fn arrivals(dice: &mut Dice, setup: &Setup, longest: u64) -> Vec<Arri
     (0..count)
         .map(|i| {
             step += dice.between(0, 12);
-            let trunk = &trunks[dice.between(0, 2) as usize];
-            let kept = dice.between(1, trunk.len() as u64) as usize;
-            let mut prompt = trunk[..kept].to_vec();
+            let prefix = &prefixes[dice.between(0, 2) as usize];
+            let kept = dice.between(1, prefix.len() as u64) as usize;
+            let mut prompt = prefix[..kept].to_vec();
             let more = dice.between(0, 40).min(longest - 1 - kept as u64);
             prompt.extend(words(dice, setup, more));
             Arrival {
@@ -117,7 +117,7 @@ fn words(dice: &mut Dice, setup: &Setup, count: u64) -> Vec<Token> {
     (0..count).map(|_| Token(dice.between(0, setup.fake.vocab as u64 - 1) as u32)).collect()
 }
 
-fn ask(dice: &mut Dice, setup: &Setup, prompt: Vec<Token>, longest: u64) -> Ask {
+fn ask(dice: &mut Dice, setup: &Setup, prompt: Vec<Token>, longest: u64) -> TestRequest {
     let vocab = setup.fake.vocab as u64;
     let token = |dice: &mut Dice| Token(dice.between(0, vocab - 1) as u32);
     let room = longest - prompt.len() as u64;
@@ -137,15 +137,18 @@ fn ask(dice: &mut Dice, setup: &Setup, prompt: Vec<Token>, longest: u64) -> Ask 
         1 => Grammar::Forced(dice.between(0, 9) as usize, vec![token(dice), token(dice)]),
         _ => Grammar::Free,
     };
-    Ask {
+    let max_tokens = dice.between(1, room.min(90)) as u32;
+    TestRequest {
         prompt,
         sampling,
         stop: if dice.one_in(2) { vec![token(dice)] } else { Vec::new() },
-        max_tokens: dice.between(1, room.min(90)) as u32,
+        max_tokens,
         max_draft: dice.one_in(4).then(|| dice.between(0, 6) as u32),
         logprobs: dice.one_in(4).then_some(2),
         grammar,
         deadline_ms: dice.one_in(8).then(|| dice.between(0, 40)),
         priority: dice.between(0, 2) as i32 - 1,
+        min_tokens: if dice.one_in(4) { dice.between(0, u64::from(max_tokens)) as u32 } else { 0 },
+        group: dice.one_in(2).then(|| dice.between(0, 1)),
     }
 }

@@ -1,17 +1,17 @@
-//! The plain single run: a row at a time, no engine, no pool, no drafter.
+//! The reference run of a request: one token at a time, no engine, no pool, no drafter.
 
 use std::sync::Arc;
 
 use muse_core::contract::{
     Backend, BatchEntry, BatchInput, BlockTable, History, KV_BLOCK_SIZE, LogitsRequest, SampleRow,
-    Sampled, SeqSlice, TargetModel, TokenMask,
+    Sampled, SeqSlice, TargetModel, Token, TokenMask,
 };
 use muse_testkit::fake::{FakeBackend, FakeModel, FakeOptions, FakeTarget};
 
-use super::rig::Ask;
+use super::rig::TestRequest;
 
-/// What a request says when nothing else runs and nothing is guessed.
-pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Sampled> {
+/// The completion of a request that runs alone without drafting.
+pub fn plain(fake: FakeOptions, ask: &TestRequest) -> Vec<Sampled> {
     let rows = ask.prompt.len() + ask.max_tokens as usize;
     let blocks = rows.div_ceil(KV_BLOCK_SIZE);
     let fake = FakeOptions { full_blocks: blocks, window_blocks: blocks, ..fake };
@@ -25,8 +25,8 @@ pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Sampled> {
     let mut history =
         History { prompt: ask.prompt.iter().copied().collect(), ..Default::default() };
     let mut tokens = ask.prompt.clone();
-    let (mut said, mut start) = (Vec::new(), 0);
-    while said.len() < ask.max_tokens as usize {
+    let (mut completion, mut start) = (Vec::new(), 0);
+    while completion.len() < ask.max_tokens as usize {
         for (position, token) in tokens.iter().enumerate().skip(start) {
             let slice = SeqSlice { start: position as u32, len: 1, blocks: table };
             let input = BatchInput::Tokens(std::slice::from_ref(token));
@@ -35,11 +35,14 @@ pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Sampled> {
                 .expect("a pass");
         }
         start = tokens.len();
-        let mask = constraint.as_mut().map(|constraint| {
+        let mut mask = constraint.as_mut().map(|constraint| {
             let mut mask = TokenMask::default();
             constraint.mask(&mut mask).expect("a mask");
             mask
         });
+        if completion.len() < ask.min_tokens as usize {
+            mask = without_stops(mask, &ask.stop, fake.vocab);
+        }
         let row = SampleRow {
             row: 0,
             sampling: &ask.sampling,
@@ -49,19 +52,32 @@ pub fn plain(fake: FakeOptions, ask: &Ask) -> Vec<Sampled> {
             position: start as u32,
             logprobs: ask.logprobs,
         };
-        let mut picked = Vec::new();
-        backend.sample(target.logits(), &[row], &mut picked).expect("a choice");
-        let picked = picked.remove(0);
-        let token = picked.token;
+        let mut sampled = Vec::new();
+        backend.sample(target.logits(), &[row], &mut sampled).expect("a choice");
+        let sampled = sampled.remove(0);
+        let token = sampled.token;
         *history.completion.entry(token).or_insert(0) += 1;
         if let Some(constraint) = &mut constraint {
             constraint.accept(token).expect("what the mask allows");
         }
         tokens.push(token);
-        said.push(picked);
+        completion.push(sampled);
         if ask.stop.contains(&token) {
             break;
         }
     }
-    said
+    completion
+}
+
+/// The mask without the stop tokens, unless it allows nothing else.
+fn without_stops(mask: Option<TokenMask>, stop: &[Token], vocab: usize) -> Option<TokenMask> {
+    let may = |id: &u32| mask.as_ref().is_none_or(|mask| mask.allows(Token(*id)));
+    let go_on: Vec<u32> =
+        (0..vocab as u32).filter(|id| may(id) && !stop.contains(&Token(*id))).collect();
+    if go_on.is_empty() {
+        return mask;
+    }
+    let mut words = vec![0; vocab.div_ceil(32)];
+    go_on.iter().for_each(|id| words[*id as usize / 32] |= 1 << (id % 32));
+    Some(TokenMask { words })
 }

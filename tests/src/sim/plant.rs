@@ -1,4 +1,4 @@
-//! Faults planted to see whether the simulation notices them.
+//! Planted faults that the simulation must notice.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use muse_testkit::fake::{FakeBackend, FakeBuf, FakeDrafter, FakeTarget};
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedFault {
     /// None: the engine as it is.
     Nothing,
     /// The window keeps one position too few.
     NarrowWindow,
-    /// A KV block is given away while its rows are still seen.
+    /// A KV block is given to another sequence while it is still attended to.
     EarlyFree,
-    /// The drafter misses the last row of those that stay.
+    /// The drafter misses the last token of those that stay.
     RowTooFew,
-    /// The drafter sometimes sees nothing of a step.
+    /// The drafter's context sometimes misses a whole step.
     StaleRows,
     /// Shared KV blocks are not copied before they are written.
     NoCopies,
 }
 
-impl Plant {
+impl PlantedFault {
     /// All faults.
     pub const ALL: [Self; 5] =
         [Self::NarrowWindow, Self::EarlyFree, Self::RowTooFew, Self::StaleRows, Self::NoCopies];
@@ -41,13 +41,13 @@ impl Plant {
         self,
         target: FakeTarget<FakeBackend>,
     ) -> Box<dyn TargetModel<FakeBackend>> {
-        if self == Self::NoCopies { Box::new(Lazy(target)) } else { Box::new(target) }
+        if self == Self::NoCopies { Box::new(NoCopyTarget(target)) } else { Box::new(target) }
     }
 
     pub(super) fn drafter(self, inner: FakeDrafter<FakeBackend>) -> Box<dyn Drafter<FakeBackend>> {
         match self {
             Self::RowTooFew | Self::StaleRows => {
-                Box::new(Forgetful { inner, skips: self == Self::StaleRows, steps: 0 })
+                Box::new(ForgetfulDrafter { inner, skips: self == Self::StaleRows, steps: 0 })
             }
             _ => Box::new(inner),
         }
@@ -55,16 +55,16 @@ impl Plant {
 
     pub(super) fn pool(self, inner: Pool) -> Box<dyn KvPool> {
         match self {
-            Self::EarlyFree => Box::new(Careless { inner, tables: BTreeMap::new() }),
+            Self::EarlyFree => Box::new(DoubleBookingPool { inner, tables: BTreeMap::new() }),
             _ => Box::new(inner),
         }
     }
 }
 
-/// A target that copies nothing.
-struct Lazy(FakeTarget<FakeBackend>);
+/// A target model that copies no KV blocks.
+struct NoCopyTarget(FakeTarget<FakeBackend>);
 
-impl TargetModel<FakeBackend> for Lazy {
+impl TargetModel<FakeBackend> for NoCopyTarget {
     fn spec(&self) -> &TextSpec {
         self.0.spec()
     }
@@ -86,7 +86,7 @@ impl TargetModel<FakeBackend> for Lazy {
     }
 }
 
-impl EmbeddingAndLmHead<FakeBackend> for Lazy {
+impl EmbeddingAndLmHead<FakeBackend> for NoCopyTarget {
     fn embed(&self, ids: &[Token], out: &mut FakeBuf) -> Result<()> {
         self.0.embed(ids, out)
     }
@@ -96,7 +96,7 @@ impl EmbeddingAndLmHead<FakeBackend> for Lazy {
     }
 }
 
-impl KvBlocks<FakeBackend> for Lazy {
+impl KvBlocks<FakeBackend> for NoCopyTarget {
     fn copy_blocks(&mut self, _: &[BlockCopy]) -> Result<()> {
         Ok(())
     }
@@ -110,14 +110,14 @@ impl KvBlocks<FakeBackend> for Lazy {
     }
 }
 
-/// A drafter that misses rows.
-struct Forgetful {
+/// A drafter whose context misses tokens.
+struct ForgetfulDrafter {
     inner: FakeDrafter<FakeBackend>,
     skips: bool,
     steps: usize,
 }
 
-impl Drafter<FakeBackend> for Forgetful {
+impl Drafter<FakeBackend> for ForgetfulDrafter {
     fn captured_layers(&self) -> &[usize] {
         self.inner.captured_layers()
     }
@@ -156,7 +156,7 @@ impl Drafter<FakeBackend> for Forgetful {
     }
 }
 
-impl KvBlocks<FakeBackend> for Forgetful {
+impl KvBlocks<FakeBackend> for ForgetfulDrafter {
     fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<()> {
         self.inner.copy_blocks(copies)
     }
@@ -171,12 +171,12 @@ impl KvBlocks<FakeBackend> for Forgetful {
 }
 
 /// A pool that hands the youngest sequence the first KV block of the oldest.
-struct Careless {
+struct DoubleBookingPool {
     inner: Pool,
     tables: BTreeMap<SeqId, Vec<u32>>,
 }
 
-impl Careless {
+impl DoubleBookingPool {
     fn refresh(&mut self) {
         let open: Vec<SeqId> = self.tables.keys().copied().collect();
         for seq in &open {
@@ -191,7 +191,7 @@ impl Careless {
     }
 }
 
-impl KvPool for Careless {
+impl KvPool for DoubleBookingPool {
     fn open(&mut self, seq: SeqId, prompt: &[PositionKey]) -> Result<u32> {
         let cached = self.inner.open(seq, prompt)?;
         self.tables.insert(seq, Vec::new());

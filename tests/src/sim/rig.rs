@@ -1,4 +1,4 @@
-//! An engine on the fakes, and what its clients hear.
+//! An engine on the fakes, its requests, and what its clients receive.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU64;
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use muse_core::Result;
 use muse_core::contract::{
-    BlockCount, Constraint, Done, Drafter, Event, KvPool, Request, Sampled, Sampling, Segment,
-    Sink, TargetModel, Token,
+    BlockCount, Constraint, Done, Drafter, Event, GroupId, KvPool, Request, Sampled, Sampling,
+    Segment, Sink, TargetModel, Token,
 };
 use muse_core::engine::{EngineCore, EngineOptions};
 use muse_kv::{Pool, PoolOptions};
@@ -15,7 +15,7 @@ use muse_testkit::fake::{
     DrafterLog, EvenTokens, FakeBackend, FakeDrafter, FakeModel, FakeOptions, FakeTarget, Forced,
 };
 
-use super::plant::Plant;
+use super::plant::PlantedFault;
 
 /// What a simulated engine is made of.
 #[derive(Clone)]
@@ -26,18 +26,18 @@ pub struct Setup {
     pub drafter: Option<(usize, u32, f64)>,
     /// How the engine runs.
     pub options: EngineOptions,
-    /// The fault to plant.
-    pub plant: Plant,
+    /// The planted fault.
+    pub plant: PlantedFault,
 }
 
 impl Setup {
-    /// A roomy engine with a good drafter.
+    /// An engine with many KV blocks and a good drafter.
     pub fn roomy() -> Self {
         Self {
             fake: FakeOptions::default(),
             drafter: Some((7, 70, 0.8)),
             options: EngineOptions { prefill_chunk: 100, ..EngineOptions::default() },
-            plant: Plant::Nothing,
+            plant: PlantedFault::Nothing,
         }
     }
 }
@@ -48,7 +48,7 @@ pub struct Rig {
     pub engine: EngineCore<FakeBackend>,
     /// Its device.
     pub backend: Arc<FakeBackend>,
-    /// What the drafter noticed.
+    /// What the drafter found in its context.
     pub log: Arc<DrafterLog>,
     /// The pass of the target to fail at.
     pub fail_at: Arc<AtomicU64>,
@@ -66,7 +66,7 @@ pub struct Parts {
     pub drafter: Option<Box<dyn Drafter<FakeBackend>>>,
     /// The KV blocks.
     pub pool: Box<dyn KvPool>,
-    /// What the drafter noticed.
+    /// What the drafter found in its context.
     pub log: Arc<DrafterLog>,
     /// The pass of the target to fail at.
     pub fail_at: Arc<AtomicU64>,
@@ -116,25 +116,29 @@ impl Setup {
 
 /// A request that can be made again.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct TestRequest {
     /// The prompt.
     pub prompt: Vec<Token>,
-    /// How tokens are drawn.
+    /// How tokens are sampled.
     pub sampling: Sampling,
     /// Tokens that end it.
     pub stop: Vec<Token>,
-    /// Most tokens.
+    /// The most tokens.
     pub max_tokens: u32,
-    /// Most drafts.
+    /// Draft tokens of every verify.
     pub max_draft: Option<u32>,
     /// Log-probabilities.
     pub logprobs: Option<u32>,
     /// Grammar.
     pub grammar: Grammar,
-    /// Steps to live.
+    /// Milliseconds until it ends: one per step.
     pub deadline_ms: Option<u64>,
-    /// Rank.
+    /// See [`Request::priority`].
     pub priority: i32,
+    /// See [`Request::min_tokens`].
+    pub min_tokens: u32,
+    /// See [`Request::group`].
+    pub group: Option<u64>,
 }
 
 /// The fake grammars.
@@ -148,7 +152,7 @@ pub enum Grammar {
     Forced(usize, Vec<Token>),
 }
 
-impl Ask {
+impl TestRequest {
     /// A greedy request.
     pub fn greedy(prompt: Vec<Token>, max_tokens: u32) -> Self {
         Self {
@@ -161,6 +165,8 @@ impl Ask {
             grammar: Grammar::Free,
             deadline_ms: None,
             priority: 0,
+            min_tokens: 0,
+            group: None,
         }
     }
 
@@ -187,49 +193,51 @@ impl Ask {
             constraint: self.constraint(vocab),
             deadline: self.deadline_ms.map(std::time::Duration::from_millis),
             priority: self.priority,
+            min_tokens: self.min_tokens,
+            group: self.group.map(GroupId),
         }
     }
 }
 
-/// What a client heard.
+/// What a client received.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct Received {
     /// Its tokens.
     pub tokens: Vec<Sampled>,
     /// `done` of the prefill events.
     pub prefill: Vec<u32>,
-    /// The ends; there must be one.
+    /// The last events; there must be one.
     pub done: Vec<Done>,
-    /// Something came after the end.
+    /// Whether an event came after the last one.
     pub late: bool,
-    /// Leaves after this many tokens.
+    /// Tokens after which the client leaves.
     pub leaves_after: Option<usize>,
 }
 
 /// A client.
-pub type Client = Arc<Mutex<Heard>>;
+pub type Client = Arc<Mutex<Received>>;
 
 /// A client and its sink.
 pub fn client(leaves_after: Option<usize>) -> (Client, Sink) {
-    let heard = Arc::new(Mutex::new(Heard { leaves_after, ..Heard::default() }));
-    let ear = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(Received { leaves_after, ..Received::default() }));
+    let shared = Arc::clone(&received);
     let sink = move |event| {
-        let mut heard = ear.lock().expect("no client panics");
-        heard.late |= !heard.done.is_empty();
+        let mut received = shared.lock().expect("no client panics");
+        received.late |= !received.done.is_empty();
         match event {
-            Event::Prefill { done, .. } => heard.prefill.push(done),
-            Event::Token(picked) => heard.tokens.push(picked),
-            Event::Done(done) => heard.done.push(done),
+            Event::Prefill { done, .. } => received.prefill.push(done),
+            Event::Token(sampled) => received.tokens.push(sampled),
+            Event::Done(done) => received.done.push(done),
         }
-        match heard.leaves_after {
-            Some(n) if heard.tokens.len() >= n => ControlFlow::Break(()),
+        match received.leaves_after {
+            Some(n) if received.tokens.len() >= n => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     };
-    (heard, Box::new(sink))
+    (received, Box::new(sink))
 }
 
-/// Ids of what was chosen.
+/// Ids of sampled tokens.
 pub fn ids(tokens: &[Sampled]) -> Vec<Token> {
-    tokens.iter().map(|picked| picked.token).collect()
+    tokens.iter().map(|sampled| sampled.token).collect()
 }

@@ -1,4 +1,4 @@
-//! One seed from first arrival to last end, and the judgement.
+//! One seed from the first request to the last end, and the checks of its invariants.
 
 use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,21 +9,21 @@ use muse_core::contract::{FinishReason, SeqId};
 
 use super::arrivals::{Arrival, Dice, arrivals, setup};
 use super::plain::plain;
-use super::plant::Plant;
-use super::rig::{Client, Heard, Rig, Setup, client, ids};
+use super::plant::PlantedFault;
+use super::rig::{Client, Received, Rig, Setup, client, ids};
 
-/// What happened in a run that kept every promise.
+/// What happened in a run without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Hash of all events in order of time.
     pub trace: u64,
     /// Requests.
     pub requests: usize,
-    /// Requests that ended of themselves.
+    /// Requests that ended at a stop token or at their length.
     pub complete: usize,
-    /// Draft tokens kept.
+    /// Draft tokens accepted.
     pub accepted: u64,
-    /// Prompt rows found in the cache.
+    /// Prompt tokens found in the cache.
     pub cached: u64,
 }
 
@@ -35,8 +35,8 @@ struct Running {
     ended: Option<u64>,
 }
 
-/// Runs a seed. `Err` says which promise was broken.
-pub fn run(seed: u64, plant: Plant) -> Result<Report, String> {
+/// Runs a seed. `Err` names the violated invariant.
+pub fn run(seed: u64, plant: PlantedFault) -> Result<Report, String> {
     let mut dice = Dice::new(seed);
     let setup = setup(&mut dice, plant);
     let mut rig = setup.build().map_err(|error| format!("setup: {error}"))?;
@@ -72,8 +72,8 @@ fn drive(
     let clock = Cell::new(Duration::ZERO);
     let mut running: Vec<Running> = Vec::new();
     for step in 0.. {
-        // The best of all runs a row a step at least, so that all are done in the steps that all
-        // rows take; what is sent back runs some of its rows again.
+        // The best-ranked sequence runs at least a token in every step, so that all are done in as
+        // many steps as there are tokens; preempted ones run some of theirs again.
         if step > 4 * work {
             return Err(format!("still running after {step} steps: somebody starves"));
         }
@@ -114,7 +114,7 @@ fn drive(
     Ok((running, false))
 }
 
-/// Puts what an earlier request was asked and said in front, as another turn does.
+/// Puts prompt and completion of an earlier request in front, as the next message of a chat does.
 fn with_history(mut arrival: Arrival, running: &[Running], longest: u64) -> Arrival {
     if let Some(earlier) = arrival.follows.and_then(|i| running.get(i)) {
         let mut prompt = earlier.arrival.ask.prompt.clone();
@@ -126,7 +126,7 @@ fn with_history(mut arrival: Arrival, running: &[Running], longest: u64) -> Arri
     arrival
 }
 
-fn receive(client: &Client) -> Heard {
+fn receive(client: &Client) -> Received {
     client.lock().expect("no client panics").clone()
 }
 
@@ -140,7 +140,7 @@ fn judge(rig: &Rig, setup: &Setup, running: &[Running], failed: bool) -> Result<
         let done = &heard.done[0];
         let whole = matches!(done.reason, FinishReason::Stop(_) | FinishReason::Length);
         report.complete += usize::from(whole);
-        report.accepted += done.usage.accepted.iter().map(|&n| u64::from(n)).sum::<u64>();
+        report.accepted += u64::from(done.usage.accepted());
         report.cached += u64::from(done.usage.cached);
         format!("{:?} {:?} {heard:?}", request.id, request.ended).hash(&mut trace);
     }
@@ -158,7 +158,7 @@ fn judge(rig: &Rig, setup: &Setup, running: &[Running], failed: bool) -> Result<
 
 fn check(
     request: &Running,
-    heard: &Heard,
+    heard: &Received,
     setup: &Setup,
     positions: u32,
     failed: bool,
@@ -178,7 +178,7 @@ fn check(
         return Err(format!("said {:?}, alone {:?}", ids(&heard.tokens), ids(&expect)));
     }
     let at = request.ended.expect("it ended");
-    let last = heard.tokens.last().map(|picked| picked.token);
+    let last = heard.tokens.last().map(|sampled| sampled.token);
     match &done.reason {
         FinishReason::Stop(token) if said == expect.len() && last == Some(*token) => {
             if !ask.stop.contains(token) {
@@ -197,11 +197,10 @@ fn check(
         return Err(format!("ended in step {at}, past its deadline"));
     }
     let usage = &done.usage;
-    let kept: u32 = usage.accepted.iter().sum();
     if usage.prompt as usize != ask.prompt.len()
         || usage.completion as usize != said
         || usage.cached >= usage.prompt
-        || kept > usage.drafted
+        || usage.accepted() > usage.drafted()
     {
         return Err(format!("usage {usage:?} for {said} tokens"));
     }

@@ -30,11 +30,13 @@ pub(super) fn check(metadata: &str) -> Result<Vec<Fault>> {
     Ok(faults)
 }
 
-/// Why an edge may not be, if so.
+/// Why a dependency is refused, if it is.
 fn refusal(edge: &Edge<'_>) -> Option<&'static str> {
     match edge.to {
-        "tokio" if !joins(edge.from) => Some("only muse-serve and the tests run an async runtime"),
-        "tonic" if !joins(edge.from) && edge.from != "muse-proto" => {
+        "tokio" if !may_be_async(edge.from) => {
+            Some("only muse-serve and the tests run an async runtime")
+        }
+        "tonic" if !may_be_async(edge.from) && edge.from != "muse-proto" => {
             Some("only muse-serve, the tests and muse-proto speak gRPC")
         }
         to if to.starts_with("muse-") => {
@@ -44,7 +46,7 @@ fn refusal(edge: &Edge<'_>) -> Option<&'static str> {
     }
 }
 
-fn joins(package: &str) -> bool {
+fn may_be_async(package: &str) -> bool {
     matches!(package, "muse-serve" | "muse-tests")
 }
 
@@ -59,10 +61,10 @@ fn sibling_refusal(edge: &Edge<'_>) -> Option<&'static str> {
         ("xtask", _) => Some("xtask builds in seconds because it needs no crate of muse"),
         ("muse-serve", _) | ("muse-tt", "muse-tt-sys") => None,
         ("muse-core" | "muse-proto" | "muse-tt-sys" | "muse-codegen", _) => {
-            Some("it is the bottom of the stack")
+            Some("it is the lowest layer")
         }
         (_, "muse-core") => None,
-        (_, "muse-proto") => Some("only muse-serve and the tests know the wire types"),
+        (_, "muse-proto") => Some("only muse-serve and the tests know the messages of gRPC"),
         _ => Some("siblings know muse-core only; muse-serve joins them"),
     }
 }
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bottom_depends_on_no_crate_of_muse() {
+    fn the_lowest_layer_depends_on_no_crate_of_muse() {
         refuses("muse-core", "muse-kv", None);
         refuses("muse-core", "muse-cpu", Some("build"));
         refuses("muse-proto", "muse-core", None);
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_joiner_runs_tokio_and_knows_the_wire() {
+    fn only_the_server_runs_tokio_and_knows_the_messages() {
         refuses("muse-atem", "tokio", Some("dev"));
         refuses("muse-kv", "muse-proto", None);
         refuses("muse-proto", "tokio", None);

@@ -3,6 +3,7 @@
 
 mod documents;
 mod layers;
+mod libraries;
 mod manifests;
 mod retired;
 mod rules;
@@ -28,6 +29,7 @@ pub(crate) fn run(sh: &Shell, root: &Path) -> Result<()> {
     faults.extend(manifests::check(&sources)?);
     faults.extend(retired::check(&sources));
     faults.extend(documents::check(&sources, &paths));
+    faults.extend(libraries::check(&sources, &paths)?);
     faults.extend(golden::listing_faults(root)?);
     print!("{}", sizes::report(&sources));
     if faults.is_empty() {

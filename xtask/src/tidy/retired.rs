@@ -16,7 +16,7 @@ struct Retired {
 }
 
 /// Refused as names of items.
-const DEFINITIONS: [Retired; 6] = [
+const DEFINITIONS: [Retired; 9] = [
     Retired {
         below: &[],
         names: &[
@@ -44,6 +44,7 @@ const DEFINITIONS: [Retired; 6] = [
             ("Governor", "DraftController"),
             ("Floor", "ConfidenceThreshold"),
             ("Loop", "EngineCore"),
+            ("Seq", "Sequence"),
             ("send_back_youngest", "preempt_youngest"),
             ("speak", "emit"),
             ("give_up", "abort"),
@@ -56,8 +57,12 @@ const DEFINITIONS: [Retired; 6] = [
             ("Cold", "KvOffload"),
             ("Listener", "OutputParser"),
             ("hear", "push"),
+            ("Heard", "ParsedEvent"),
             ("TokenListener", "TokenOutputParser"),
             ("TextListener", "TextOutputParser"),
+            ("Voice", "EventBuffer"),
+            ("Letters", "Utf8Decoder"),
+            ("Turn", "Message"),
             ("Piece", "PromptPart"),
             ("Workshop", "CompileQueue"),
             ("aside", "blocking"),
@@ -68,11 +73,16 @@ const DEFINITIONS: [Retired; 6] = [
             ("soften", "online_softmax"),
             ("Packing", "PackedLayout"),
             ("Levels", "CodebookLayout"),
+            ("Bent", "FaultyBackend"),
+            ("bent", "faulty"),
+            ("Teller", "StreamPrinter"),
+            ("mutter", "print_dimmed"),
         ],
     },
     Retired {
         below: &["crates/muse-serve/"],
         names: &[
+            ("Ask", "ChatJob"),
             ("Spent", "ChatUsage"),
             ("End", "ChatFinish"),
             ("Feed", "EventStream"),
@@ -80,6 +90,7 @@ const DEFINITIONS: [Retired; 6] = [
             ("Turns", "AnswerTokenCache"),
             ("Gate", "DrainGuard"),
             ("Pass", "Permit"),
+            ("Line", "SingleSeqRunner"),
             ("Work", "PassWork"),
             ("wire", "runtime"),
         ],
@@ -96,9 +107,20 @@ const DEFINITIONS: [Retired; 6] = [
             ("agreed", "accepted"),
             ("Ask", "Request"),
             ("mix", "hash64"),
+            ("judge", "verify"),
             ("sweep", "reap_finished"),
+            ("page_bytes", "block_bytes"),
         ],
     },
+    Retired {
+        below: &["crates/muse-kv/"],
+        names: &[("page_bytes", "block_bytes"), ("pages", "blocks")],
+    },
+    Retired {
+        below: &["crates/muse-dflash/"],
+        names: &[("page_bytes", "block_bytes"), ("tap", "captured_hidden")],
+    },
+    Retired { below: &["crates/muse-testkit/"], names: &[("page_bytes", "block_bytes")] },
     Retired {
         below: &["crates/muse-cpu/"],
         names: &[
@@ -109,7 +131,10 @@ const DEFINITIONS: [Retired; 6] = [
             ("mix", "weighted_v_sum"),
         ],
     },
-    Retired { below: &["crates/muse-tt/"], names: &[("Gate", "DeviceLock")] },
+    Retired {
+        below: &["crates/muse-tt/"],
+        names: &[("Cost", "KernelCost"), ("Gate", "DeviceLock")],
+    },
     Retired {
         below: &["crates/muse-atem/src/"],
         names: &[

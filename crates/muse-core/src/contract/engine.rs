@@ -26,6 +26,7 @@ pub trait Engine: Send + Sync {
 pub type Sink = Box<dyn FnMut(Event) -> ControlFlow<()> + Send>;
 
 /// A request: one prompt, one completion.
+#[derive(Default)]
 pub struct Request {
     /// The prompt, at least one token.
     pub prompt: Vec<Segment>,
@@ -34,6 +35,9 @@ pub struct Request {
     /// Tokens that end the completion, which the sampled one is part of. Empty ignores every end of
     /// sequence.
     pub stop: Vec<Token>,
+    /// Tokens to generate before a stop token may be sampled, unless a constraint allows nothing
+    /// else.
+    pub min_tokens: u32,
     /// The most tokens to generate. None, or more than fit, means as many as fit.
     pub max_tokens: Option<u32>,
     /// Draft tokens of every verify, at most the drafter's width; 0 switches drafting off. None
@@ -45,9 +49,17 @@ pub struct Request {
     pub constraint: Option<Box<dyn Constraint>>,
     /// The most time until the end, counted from submission.
     pub deadline: Option<Duration>,
-    /// Higher is scheduled first.
+    /// Higher is scheduled first. A higher priority is worth a bounded waiting time, so that it
+    /// delays other requests but never starves them.
     pub priority: i32,
+    /// Requests that share one turn, such as the choices of one call: together they are scheduled
+    /// like a single request when others want to run. None is a group of its own.
+    pub group: Option<GroupId>,
 }
+
+/// A group of requests, numbered by the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupId(pub u64);
 
 /// A part of a prompt.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ pub use chat::{
     PromptPart, PromptTemplate, Tokenizer, Tool, ToolCall,
 };
 pub use drafter::{Anchor, ContextSlice, DraftToken, Drafter};
-pub use engine::{Done, Engine, Event, FinishReason, Request, Segment, Sink};
+pub use engine::{Done, Engine, Event, FinishReason, GroupId, Request, Segment, Sink};
 pub use kv::{KvBlocks, KvOffload, KvOffloadStore, KvPool, PrefixBlock, PrefixHash};
 pub use memory::{BlockBytes, Footprint, ModelSizes};
 pub use sampling::{Constraint, History, SampleRow, Sampled, Sampling, TokenMask};
@@ -35,7 +35,7 @@ pub use sequence::{
 pub use target::{
     BatchEntry, BatchInput, EmbeddingAndLmHead, LogitsRequest, PassLimits, TargetModel,
 };
-pub use usage::{Rates, Timings, Usage};
+pub use usage::{Rates, Timings, Usage, Verify};
 pub use vision::{EncodeId, Patches, VisionEncoder};
 pub use weights::{
     CheckpointSpec, DrafterSpec, GenerationDefaults, LayerSpec, TensorInfo, TextSpec, TokenKind,

@@ -11,10 +11,46 @@ pub struct Usage {
     pub cached: u32,
     /// Tokens generated, the stop token included.
     pub completion: u32,
-    /// Draft tokens verified.
+    /// Every verify of draft tokens, in order.
+    pub verifies: Vec<Verify>,
+}
+
+/// A verify of draft tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// Completion tokens before it.
+    pub completion: u32,
+    /// Draft tokens that it verified.
     pub drafted: u32,
-    /// Draft tokens accepted, for each verify that had any.
-    pub accepted: Vec<u32>,
+    /// Draft tokens that it accepted: the completion tokens behind `completion`.
+    pub accepted: u32,
+}
+
+impl Usage {
+    /// Draft tokens verified.
+    pub fn drafted(&self) -> u32 {
+        self.verifies.iter().map(|verify| verify.drafted).sum()
+    }
+
+    /// Draft tokens accepted.
+    pub fn accepted(&self) -> u32 {
+        self.verifies.iter().map(|verify| verify.accepted).sum()
+    }
+
+    /// Draft tokens accepted, by verify.
+    pub fn accepted_by_verify(&self) -> impl Iterator<Item = u32> + Clone {
+        self.verifies.iter().map(|verify| verify.accepted)
+    }
+
+    /// Makes it the usage of the first `completion` tokens: for an answer that ends before the last
+    /// generated token, at a stop text. The result does not depend on how many tokens followed.
+    pub fn truncate(&mut self, completion: u32) {
+        self.completion = self.completion.min(completion);
+        self.verifies.retain(|verify| verify.completion < completion);
+        if let Some(last) = self.verifies.last_mut() {
+            last.accepted = last.accepted.min(completion - last.completion);
+        }
+    }
 }
 
 /// Times of a request.
@@ -71,8 +107,8 @@ impl Rates {
             prefilled.get_or_insert(usage.prompt - usage.cached);
             tokens += usage.completion;
             after_first += usage.completion.saturating_sub(1);
-            verifies += usage.accepted.len();
-            accepted += usage.accepted.iter().sum::<u32>();
+            verifies += usage.verifies.len();
+            accepted += usage.accepted();
         }
         Self {
             tokens_per_second: rate(tokens, total),

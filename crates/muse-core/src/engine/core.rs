@@ -29,8 +29,8 @@ pub struct EngineCore<B: Backend> {
     pub(super) target_itl: Option<Duration>,
     adapt_draft: bool,
     pub(super) speculation: Speculation,
-    /// Best rank first, as `active` is.
     pub(super) waiting: Vec<Sequence>,
+    /// Best rank first.
     pub(super) active: Vec<Sequence>,
     /// Copies of KV blocks to make before the next pass.
     pub(super) copies: Vec<BlockCopy>,
@@ -132,14 +132,8 @@ impl<B: Backend> EngineCore<B> {
         let fixed = request.max_draft.is_some();
         let mut seq = Sequence::new(id, request, sink, &self.limits, now);
         seq.adaptive = !fixed && self.adapt_draft && self.models.drafter.is_some();
-        self.enqueue(seq);
+        self.waiting.push(seq);
         Ok(())
-    }
-
-    /// Adds a sequence to the waiting ones, best rank first.
-    pub(super) fn enqueue(&mut self, seq: Sequence) {
-        let at = self.waiting.partition_point(|other| other.rank() < seq.rank());
-        self.waiting.insert(at, seq);
     }
 
     /// Ends a sequence at the next step. Ids that are unknown or ended are ignored.

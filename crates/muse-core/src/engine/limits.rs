@@ -120,6 +120,12 @@ impl Limits {
         if request.max_tokens == Some(0) {
             return Err(Error::Invalid("max_tokens is 0, expected at least 1".into()));
         }
+        if let Some(max) = request.max_tokens.filter(|&max| max < request.min_tokens) {
+            return Err(Error::Invalid(format!(
+                "min_tokens is {}, expected at most max_tokens, which is {max}",
+                request.min_tokens
+            )));
+        }
         sampler::validate(&request.sampling, self.vocab)
     }
 }

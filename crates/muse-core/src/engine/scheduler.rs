@@ -1,17 +1,23 @@
 //! The scheduler: which sequences run in a step, with how many tokens, in which KV blocks. First
 //! finished sequences leave, then waiting ones are admitted, then tokens are planned, then their KV
-//! blocks are reserved. When blocks are short draft tokens go first, the youngest sequence next.
+//! blocks are reserved. When blocks are short draft tokens go first, the last-ranked sequence next.
+//!
+//! Sequence slots and prompt tokens are shared evenly among groups of requests, so that many choices
+//! of one request do not hold up another client. Priorities count as waiting time, up to a bound.
 
 use std::time::Duration;
 
 use super::core::EngineCore;
-use super::sequence::Sequence;
+use super::sequence::{Group, Sequence};
 use super::speculation::StepBase;
 use crate::contract::{Backend, BlockCount, FinishReason, KV_BLOCK_SIZE, KvPool};
 use crate::{Error, Result};
 
 /// Offloaded KV blocks that are loaded in a step, so that running sequences are not held up.
 const MAX_LOADS: usize = 16;
+/// Nanoseconds of waiting that an active sequence of the same group is worth: a request whose group
+/// has one waits so much longer than others.
+const GROUP_TURN: i64 = 30_000_000_000;
 
 impl<B: Backend> EngineCore<B> {
     /// Ends the sequences that were cancelled, failed or are past their deadline.
@@ -33,47 +39,92 @@ impl<B: Backend> EngineCore<B> {
             let seq = self.active.remove(i);
             self.pool.close(seq.id);
             seq.end(now);
+            self.rank_active();
         }
     }
 
-    /// Starts waiting sequences, best rank first, while the next step of all active ones fits into
+    /// Sorts the active sequences by rank.
+    fn rank_active(&mut self) {
+        self.active.sort_unstable_by_key(|seq| (seq.arrival, seq.id));
+        for i in 0..self.active.len() {
+            self.active[i].group_index = count(&self.active[..i], self.active[i].group);
+        }
+        self.active.sort_unstable_by_key(Sequence::rank);
+    }
+
+    /// The waiting sequence to admit next: the one that waited longest, where its priority counts
+    /// as more waiting time and active sequences of its group as less. With `by_preemption` only
+    /// among those that another may be preempted for.
+    fn next_waiting(&self, by_preemption: bool) -> Option<usize> {
+        let turn = |seq: &Sequence| {
+            let active = count(&self.active, seq.group) as i64;
+            (seq.arrival + active * GROUP_TURN, seq.id)
+        };
+        let may = |seq: &Sequence| {
+            !seq.restoring && (!by_preemption || self.can_preempt(count(&self.active, seq.group)))
+        };
+        let candidates = (0..self.waiting.len()).filter(|&i| may(&self.waiting[i]));
+        candidates.min_by_key(|&i| turn(&self.waiting[i]))
+    }
+
+    /// Starts waiting sequences while there are slots and the next step of all active ones fits into
     /// the KV blocks. None overtakes one that does not fit, so that small requests do not starve
     /// large ones; a sequence whose offloaded blocks are still being loaded is overtaken.
+    ///
+    /// When slots or blocks are short, a sequence of a group with fewer active ones takes the place
+    /// of one of a group with more.
     pub(super) fn admit(&mut self, now: Duration) -> Result<()> {
-        let (mut first, mut loads) = (0, MAX_LOADS);
-        while self.active.len() < self.limits.max_num_seqs && first < self.waiting.len() {
-            if self.restore(first, &mut loads)? {
-                first += 1;
+        self.waiting.iter_mut().for_each(|seq| seq.restoring = false);
+        let (mut loads, mut blocked) = (MAX_LOADS, false);
+        loop {
+            let full = self.active.len() == self.limits.max_num_seqs;
+            let Some(i) = self.next_waiting(full || blocked) else { return Ok(()) };
+            if self.restore(i, &mut loads)? {
+                self.waiting[i].restoring = true;
                 continue;
             }
-            let seq = &self.waiting[first];
-            let keys = &mut self.buffers.keys;
-            seq.keys(0..seq.tokens.len(), keys);
-            let cached = self.pool.open(seq.id, keys)?;
-            let chunk = (seq.tokens.len() - cached as usize).min(self.prefill_chunk);
-            let end = cached + chunk as u32;
-            match self.pool.reserve(seq.id, end, &mut self.copies) {
-                Ok(()) if self.active.is_empty() || self.others_fit() => {}
-                Err(error) if self.active.is_empty() => {
-                    // It has the pool to itself: waiting would not help.
-                    self.pool.close(seq.id);
-                    let mut seq = self.waiting.remove(first);
-                    seq.finish = Some(FinishReason::Failed(error));
-                    seq.end(now);
-                    continue;
-                }
-                Ok(()) | Err(Error::Exhausted(_)) => {
-                    self.pool.close(seq.id);
+            let index = count(&self.active, self.waiting[i].group);
+            if full {
+                self.preempt_last();
+            }
+            while !self.start(i, now)? {
+                if !self.can_preempt(index) {
+                    blocked = true;
                     break;
                 }
-                Err(error) => return Err(error),
+                self.preempt_last();
             }
-            let mut seq = self.waiting.remove(first);
-            seq.start(cached, now);
-            let at = self.active.partition_point(|other| other.rank() < seq.rank());
-            self.active.insert(at, seq);
         }
-        Ok(())
+    }
+
+    /// Makes a waiting sequence active, or ends it with an error when it has the pool to itself and
+    /// still does not fit. Returns false when KV blocks are short.
+    fn start(&mut self, i: usize, now: Duration) -> Result<bool> {
+        let (seq, keys) = (&self.waiting[i], &mut self.buffers.keys);
+        seq.keys(0..seq.tokens.len(), keys);
+        let cached = self.pool.open(seq.id, keys)?;
+        let chunk = (seq.tokens.len() - cached as usize).min(self.prefill_chunk);
+        match self.pool.reserve(seq.id, cached + chunk as u32, &mut self.copies) {
+            Ok(()) if self.active.is_empty() || self.others_fit() => {
+                let mut seq = self.waiting.remove(i);
+                seq.start(cached, now);
+                self.active.push(seq);
+                self.rank_active();
+                Ok(true)
+            }
+            Err(error) if self.active.is_empty() => {
+                self.pool.close(seq.id);
+                let mut seq = self.waiting.remove(i);
+                seq.finish = Some(FinishReason::Failed(error));
+                seq.end(now);
+                Ok(true)
+            }
+            Ok(()) | Err(Error::Exhausted(_)) => {
+                self.pool.close(seq.id);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Loads offloaded blocks of a waiting sequence's prefix, some of the `loads` that the step has
@@ -131,19 +182,33 @@ impl<B: Backend> EngineCore<B> {
         let tokens = count + prompt_tokens.min(max_prefill);
         let base = StepBase { tokens, sampling: count - prefilling, draft_blocks: 0 };
         left -= self.plan_drafts(drafts, base);
-        self.plan_prefill(left.min(max_prefill), prefilling);
+        self.plan_prefill(left.min(max_prefill));
     }
 
-    /// Shares `budget` prompt tokens out among the `prefilling` sequences, evenly.
-    fn plan_prefill(&mut self, mut budget: usize, mut prefilling: usize) {
-        for seq in &mut self.active {
-            let pending = pending(&*self.pool, seq);
-            if pending > 1 {
-                let more = (budget / prefilling).min(pending.min(self.prefill_chunk) - 1);
-                seq.num_tokens += more;
-                budget -= more;
-                prefilling -= 1;
+    /// Shares `budget` prompt tokens out among the groups that have any, evenly, and within a group
+    /// among its sequences.
+    fn plan_prefill(&mut self, mut budget: usize) {
+        let pool = &*self.pool;
+        let prefills = |seq: &Sequence| pending(pool, seq) > 1;
+        let leads = |active: &[Sequence], i: usize| {
+            let same = |seq: &Sequence| seq.group == active[i].group && prefills(seq);
+            prefills(&active[i]) && !active[..i].iter().any(same)
+        };
+        let mut groups = (0..self.active.len()).filter(|&i| leads(&self.active, i)).count();
+        for i in 0..self.active.len() {
+            if !leads(&self.active, i) {
+                continue;
             }
+            let (group, mut share) = (self.active[i].group, budget / groups);
+            let same = |seq: &&mut Sequence| seq.group == group && prefills(seq);
+            let mut members = self.active.iter_mut().filter(same).count();
+            for seq in self.active.iter_mut().filter(same) {
+                let more = (share / members).min(pending(pool, seq).min(self.prefill_chunk) - 1);
+                seq.num_tokens += more;
+                (share, budget) = (share - more, budget - more);
+                members -= 1;
+            }
+            groups -= 1;
         }
     }
 
@@ -192,21 +257,33 @@ impl<B: Backend> EngineCore<B> {
                     seq.finish = Some(FinishReason::Failed(error));
                     self.end_active(now);
                 }
-                Err(Error::Exhausted(_)) => self.preempt_youngest(),
+                Err(Error::Exhausted(_)) => self.preempt_last(),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// Frees the KV blocks of the active sequence with the worst rank. It waits again and will be
-    /// resumed from its tokens.
-    fn preempt_youngest(&mut self) {
+    /// Whether the last-ranked sequence may be preempted for one that would have `index` in its
+    /// group: then the group that loses one keeps at least as many active sequences as the other
+    /// gets, so that neither preempts the other in turn.
+    fn can_preempt(&self, index: usize) -> bool {
+        self.active.last().is_some_and(|last| last.group_index > index)
+    }
+
+    /// Frees the KV blocks of the last-ranked active sequence. It waits again and will be resumed
+    /// from its tokens.
+    fn preempt_last(&mut self) {
         let mut seq = self.active.pop().expect("at least two sequences are active");
         self.pool.close(seq.id);
         seq.to_restore = seq.tokens.len().div_ceil(KV_BLOCK_SIZE);
-        self.enqueue(seq);
+        self.waiting.push(seq);
     }
+}
+
+/// How many of `seqs` belong to `group`.
+fn count(seqs: &[Sequence], group: Group) -> usize {
+    seqs.iter().filter(|seq| seq.group == group).count()
 }
 
 /// Tokens of a sequence whose K and V are not in the cache.

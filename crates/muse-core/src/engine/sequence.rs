@@ -1,21 +1,39 @@
 //! A sequence: one request while the engine has it, with its tokens, its bounds and its usage.
 
-use std::cmp::Reverse;
 use std::ops::Range;
 use std::time::Duration;
 
 use super::Limits;
 use super::draft_stats::DraftStats;
 use crate::contract::{
-    Constraint, Done, Event, FinishReason, History, KV_BLOCK_SIZE, PositionKey, Request, Sampled,
-    Sampling, Segment, SeqId, Sink, Timings, Token, TokenMask, Usage,
+    Constraint, Done, Event, FinishReason, GroupId, History, KV_BLOCK_SIZE, PositionKey, Request,
+    Sampled, Sampling, Segment, SeqId, Sink, Timings, Token, TokenMask, Usage, Verify,
 };
 use crate::{Error, Result, sampler};
+
+/// The most waiting time that a priority is worth, and the priority that is worth half of it.
+const MAX_HEAD_START: Duration = Duration::from_secs(60);
+const HALF_PRIORITY: f64 = 5.0;
+
+/// Sequences that share one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    /// A sequence of its own.
+    Single(SeqId),
+    /// Those of a group.
+    Shared(GroupId),
+}
 
 /// A sequence, waiting or active. Times are on the engine's clock.
 pub(super) struct Sequence {
     pub(super) id: SeqId,
-    pub(super) priority: i32,
+    pub(super) group: Group,
+    /// Active sequences of its group that rank before it, while it is active.
+    pub(super) group_index: usize,
+    /// Nanoseconds at which it was submitted, minus the waiting time that its priority is worth.
+    pub(super) arrival: i64,
+    /// Offloaded blocks of its prefix are being loaded: others may be admitted before it.
+    pub(super) restoring: bool,
     pub(super) sampling: Sampling,
     pub(super) logprobs: Option<u32>,
     pub(super) max_draft: usize,
@@ -38,8 +56,10 @@ pub(super) struct Sequence {
     /// Whether the engine chooses the number of its draft tokens.
     pub(super) adaptive: bool,
     pub(super) draft_stats: DraftStats,
-    /// Index of its first token mask of this step.
-    pub(super) mask: usize,
+    /// Index of its first token mask of this step, and their number: one for each of the first
+    /// tokens to be sampled.
+    pub(super) first_mask: usize,
+    pub(super) num_masks: usize,
     /// Tokens of this step that stay.
     pub(super) kept: usize,
     /// Tokens sampled in this step, not yet emitted.
@@ -48,6 +68,7 @@ pub(super) struct Sequence {
     pub(super) finish: Option<FinishReason>,
     prompt_len: usize,
     stop: Vec<Token>,
+    min_tokens: u32,
     max_tokens: u32,
     sink: Sink,
     /// Whether the sink still takes events: it has not returned `Break`.
@@ -87,7 +108,10 @@ impl Sequence {
         }
         Self {
             id,
-            priority: request.priority,
+            group: request.group.map_or(Group::Single(id), Group::Shared),
+            group_index: 0,
+            arrival: now.as_nanos() as i64 - head_start(request.priority),
+            restoring: false,
             sampling: request.sampling,
             logprobs: request.logprobs,
             max_draft: request.max_draft.map_or(usize::MAX, |max| max as usize),
@@ -103,18 +127,20 @@ impl Sequence {
             to_restore: prompt_len.div_ceil(KV_BLOCK_SIZE),
             adaptive: false,
             draft_stats: DraftStats::new(limits.draft),
-            mask: 0,
+            first_mask: 0,
+            num_masks: 0,
             kept: 0,
             sampled: Vec::with_capacity(limits.draft + 1),
             finish: None,
             prompt_len,
             stop: request.stop,
+            min_tokens: request.min_tokens,
             max_tokens,
             sink,
             sink_open: true,
             usage: Usage {
                 prompt: prompt_len as u32,
-                accepted: Vec::with_capacity(max_tokens as usize),
+                verifies: Vec::with_capacity(max_tokens as usize),
                 ..Usage::default()
             },
             reported: None,
@@ -125,9 +151,11 @@ impl Sequence {
         }
     }
 
-    /// Order of scheduling, smallest first: higher priority, then older.
-    pub(super) fn rank(&self) -> (Reverse<i32>, SeqId) {
-        (Reverse(self.priority), self.id)
+    /// Order of active sequences, best first: the first of every group, then the second, and among
+    /// those the one that waited longest, with its priority counted as waiting time. The last one
+    /// is preempted first.
+    pub(super) fn rank(&self) -> (usize, i64, SeqId) {
+        (self.group_index, self.arrival, self.id)
     }
 
     /// Replaces `out` by the prefix keys of its tokens at `positions`.
@@ -200,8 +228,12 @@ impl Sequence {
             let last_was_draft = count <= self.drafts
                 && self.tokens[first + count - 1] == self.sampled[count - 1].token;
             let accepted = count - usize::from(!last_was_draft);
-            self.usage.drafted += self.drafts as u32;
-            self.usage.accepted.push(accepted as u32);
+            let verify = Verify {
+                completion: before,
+                drafted: self.drafts as u32,
+                accepted: accepted as u32,
+            };
+            self.usage.verifies.push(verify);
             self.accepted = accepted;
         }
         self.discard_draft();
@@ -261,6 +293,8 @@ impl Sequence {
                 Duration::ZERO
             },
         };
+        // Tokens that were not emitted do not count.
+        self.usage.truncate(self.usage.completion);
         // A `Break` has nothing left to cancel.
         let _ = (self.sink)(Event::Done(Done { reason, usage: self.usage, timings }));
     }
@@ -306,53 +340,94 @@ impl Sequence {
         Ok(())
     }
 
-    /// Writes a mask for every token to be sampled in this step, one for each draft token and one
-    /// more. A draft token behind which the grammar allows nothing is removed, with those behind
-    /// it: only if the model samples it has the grammar failed.
+    /// Writes the masks of the tokens to be sampled in this step, one for each draft token and one
+    /// more, as far as a grammar or the minimum length restricts them. A draft token behind which
+    /// the grammar allows nothing is removed, with those behind it: only if the model samples it
+    /// has the grammar failed.
     pub(super) fn fill_masks(
         &mut self,
         masks: &mut Vec<TokenMask>,
         used: &mut usize,
+        vocab: usize,
     ) -> Result<()> {
-        let Some(constraint) = &mut self.constraint else { return Ok(()) };
         let first = self.tokens.len() - self.drafts;
-        self.mask = *used;
+        let min = self.min_tokens.saturating_sub(self.completion()) as usize;
+        (self.first_mask, self.num_masks) = (*used, 0);
         let mut accepted = 0;
-        loop {
+        for i in 0..=self.drafts {
+            let banned: &[Token] = if i < min { &self.stop } else { &[] };
+            if self.constraint.is_none() && banned.is_empty() {
+                break;
+            }
             if masks.len() == *used {
                 masks.push(TokenMask::default());
             }
-            match write_mask(constraint.as_mut(), &mut masks[*used], first + accepted) {
+            let constraint = self.constraint.as_deref_mut();
+            match write_mask(constraint, banned, vocab, first + i, &mut masks[*used]) {
                 Ok(()) => *used += 1,
-                Err(error) if accepted == 0 => return Err(error),
+                Err(error) if i == 0 => return Err(error),
                 Err(_) => {
-                    let dropped = self.drafts - (accepted - 1);
+                    let dropped = self.drafts - (i - 1);
                     self.tokens.truncate(self.tokens.len() - dropped);
                     self.drafts -= dropped;
                     self.num_tokens -= dropped;
                     break;
                 }
             }
-            if accepted == self.drafts {
-                break;
+            self.num_masks += 1;
+            if let Some(constraint) = self.constraint.as_mut().filter(|_| i < self.drafts) {
+                constraint.accept(self.tokens[first + i])?;
+                accepted += 1;
             }
-            constraint.accept(self.tokens[first + accepted])?;
-            accepted += 1;
         }
-        constraint.rollback(accepted)
+        match &mut self.constraint {
+            Some(constraint) => constraint.rollback(accepted),
+            None => Ok(()),
+        }
     }
 }
 
+/// Writes the mask of the token at `position`: what the constraint allows, without the `banned`
+/// tokens unless it allows only those.
 fn write_mask(
-    constraint: &mut dyn Constraint,
-    mask: &mut TokenMask,
+    mut constraint: Option<&mut (dyn Constraint + 'static)>,
+    banned: &[Token],
+    vocab: usize,
     position: usize,
+    mask: &mut TokenMask,
 ) -> Result<()> {
-    constraint.mask(mask)?;
-    if mask.words.iter().all(|word| *word == 0) {
+    let mut write = |mask: &mut TokenMask| match &mut constraint {
+        Some(constraint) => constraint.mask(mask),
+        None => {
+            mask.words.clear();
+            mask.words.resize(vocab.div_ceil(32), u32::MAX);
+            Ok(())
+        }
+    };
+    let is_empty = |mask: &TokenMask| mask.words.iter().all(|word| *word == 0);
+    write(mask)?;
+    if is_empty(mask) {
         return Err(Error::Invalid(format!(
             "the grammar allows no token at position {position}: it contradicts itself"
         )));
     }
+    if !banned.is_empty() {
+        for token in banned {
+            if let Some(word) = mask.words.get_mut(token.0 as usize / 32) {
+                *word &= !(1 << (token.0 % 32));
+            }
+        }
+        if is_empty(mask) {
+            write(mask)?;
+        }
+    }
     Ok(())
+}
+
+/// Nanoseconds of waiting time that a priority is worth. Every higher priority is worth more, none
+/// more than [`MAX_HEAD_START`]: whoever waited longer than that goes before all newcomers.
+fn head_start(priority: i32) -> i64 {
+    let priority = f64::from(priority);
+    let share = priority / (priority.abs() + HALF_PRIORITY);
+    (MAX_HEAD_START.as_nanos() as f64 * share) as i64
 }

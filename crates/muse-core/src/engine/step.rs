@@ -80,7 +80,8 @@ impl<B: Backend> EngineCore<B> {
         let mut used = 0;
         for seq in &mut self.active {
             if needs_logits(&*self.pool, seq)
-                && let Err(error) = seq.fill_masks(&mut self.buffers.masks, &mut used)
+                && let Err(error) =
+                    seq.fill_masks(&mut self.buffers.masks, &mut used, self.limits.vocab)
             {
                 seq.abort(error);
             }
@@ -147,7 +148,7 @@ impl<B: Backend> EngineCore<B> {
                     sampling: &seq.sampling,
                     history: &seq.history,
                     drafted: &seq.tokens[first..first + i],
-                    mask: seq.constraint.as_ref().map(|_| &buffers.masks[seq.mask + i]),
+                    mask: (i < seq.num_masks).then(|| &buffers.masks[seq.first_mask + i]),
                     position: (first + i) as u32,
                     logprobs: seq.logprobs,
                 });

@@ -3,7 +3,7 @@
 use muse_proto::v1::{self, chat_response::Event};
 use serde_json::{Value, json};
 
-/// What was heard of an answer so far.
+/// What has been received of an answer.
 #[derive(Clone, Default)]
 pub(super) struct Answer {
     pub(super) reasoning: String,
@@ -28,7 +28,7 @@ impl Answer {
         }
     }
 
-    pub(super) fn says_something(&self) -> bool {
+    pub(super) fn is_visible(&self) -> bool {
         !self.content.is_empty() || !self.calls.is_empty()
     }
 
@@ -91,7 +91,7 @@ pub(super) fn usage(usage: &v1::Usage) -> Value {
 }
 
 /// What an answer took, in a line.
-pub(super) fn spent(usage: &v1::Usage) -> String {
+pub(super) fn usage_line(usage: &v1::Usage) -> String {
     let timings = usage.timings.unwrap_or_default();
     let accepted: u32 = usage.accepted_drafts.iter().sum();
     format!(

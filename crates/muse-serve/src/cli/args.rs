@@ -1,15 +1,17 @@
-//! What may be said on the command line.
+//! The command line.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use muse_core::quant::Format;
 use muse_proto::v1;
 
 use super::quantize;
-use crate::config::{ConfigFile, ModelFlags, ServeFlags};
+use crate::config::{ConfigFile, ModelFlags, ServeFlags, unknown_variables, without_variables};
+use crate::logging::print_line;
 
 /// Muse-Glimmer on your own machine.
 #[derive(Parser)]
@@ -37,17 +39,20 @@ pub(super) enum Command {
 
 #[derive(Args)]
 pub(super) struct ServeCommand {
+    /// The same as --model
+    #[arg(value_name = "PATH", conflicts_with = "model")]
+    path: Option<PathBuf>,
     #[command(flatten)]
     pub(super) config: ConfigFile,
     #[command(flatten)]
     pub(super) serve: ServeFlags,
     #[command(flatten)]
-    pub(super) model: ModelFlags,
+    model: ModelFlags,
 }
 
 #[derive(Args)]
 pub(super) struct ChatCommand {
-    /// Ask this, print the answer and end; without it, talk: one line a turn
+    /// Ask this, print the answer and end; without it, a conversation: one line a turn
     pub(super) message: Option<String>,
     /// Instructions that stand before the conversation
     #[arg(long, value_name = "TEXT")]
@@ -55,7 +60,7 @@ pub(super) struct ChatCommand {
     /// How much the model thinks before it answers [default: high]
     #[arg(long, value_name = "STRENGTH")]
     pub(super) reasoning: Option<Strength>,
-    /// The date the model is told [default: today, UTC]
+    /// The date in the prompt [default: today, UTC]
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub(super) date: Option<String>,
     /// Let the model use the time, a calculator and the statistics of a text, all run here
@@ -82,14 +87,14 @@ pub(super) struct ChatCommand {
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("input").required(true).args(["prompt", "ids"]))]
 pub(super) struct GenerateCommand {
-    /// Text to continue. Marks such as <|start|> are the protocol's own, and the mark that begins
-    /// a text comes first unless it is there already
+    /// Text to continue. Special tokens such as <|start|> are encoded as such;
+    /// <|begin_of_text|> comes first unless it is there already
     #[arg(long, value_name = "TEXT")]
     pub(super) prompt: Option<String>,
     /// Token ids to continue, with nothing added; works without a tokenizer
     #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
     pub(super) ids: Vec<u32>,
-    /// Leave the mark that begins a text out of --prompt
+    /// Do not begin --prompt with <|begin_of_text|>
     #[arg(long, conflicts_with = "ids")]
     pub(super) no_bos: bool,
     /// The most tokens to generate [default: all the room that is left]
@@ -149,6 +154,9 @@ pub(super) struct QuantizeCommand {
 
 #[derive(Args)]
 pub(super) struct BenchCommand {
+    /// The same as --model
+    #[arg(value_name = "PATH", conflicts_with = "model")]
+    path: Option<PathBuf>,
     /// Lengths of prompts to run
     #[arg(short, long, value_name = "ROWS", value_delimiter = ',', default_value = "512,2048")]
     pub(super) prompt: Vec<u32>,
@@ -173,7 +181,7 @@ pub(super) struct BenchCommand {
     #[command(flatten)]
     pub(super) config: ConfigFile,
     #[command(flatten)]
-    pub(super) model: ModelFlags,
+    model: ModelFlags,
 }
 
 /// How tokens are drawn; what is absent is the checkpoint's default.
@@ -226,8 +234,17 @@ pub(super) enum Strength {
 impl Cli {
     /// Reads the command line; ends the process with advice when it makes no sense.
     pub(super) fn read() -> Self {
-        let mut command = Self::command();
-        let matches = command.get_matches_mut();
+        for warning in unknown_variables(&Self::command()) {
+            print_line(&format!("warning: {warning}"));
+        }
+        // The configuration reads variables, so that each error names its variable.
+        let mut command = without_variables(Self::command());
+        let matches = command.try_get_matches_from_mut(std::env::args_os());
+        let matches = matches.unwrap_or_else(|error| match error.kind() {
+            // The help names variables.
+            ErrorKind::DisplayHelp => Self::command().get_matches(),
+            _ => error.exit(),
+        });
         if let Some(("chat", chat)) = matches.subcommand()
             && chat.contains_id("server")
         {
@@ -239,10 +256,24 @@ impl Cli {
             if let Some(arg) = model.get_arguments().find(given) {
                 let flag = arg.get_long().unwrap_or_default();
                 let message = format!("--{flag} sets a model up here, --server talks to another's");
-                command.error(clap::error::ErrorKind::ArgumentConflict, message).exit();
+                command.error(ErrorKind::ArgumentConflict, message).exit();
             }
         }
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+impl ServeCommand {
+    /// Which model is served.
+    pub(super) fn model(&self) -> ModelFlags {
+        self.model.clone().with_model(self.path.clone())
+    }
+}
+
+impl BenchCommand {
+    /// Which model is measured.
+    pub(super) fn model(&self) -> ModelFlags {
+        self.model.clone().with_model(self.path.clone())
     }
 }
 

@@ -143,9 +143,9 @@ impl Parser<'_> {
         self.rest.next()
     }
 
-    fn takes(&mut self, wanted: &[char]) -> Option<char> {
+    fn takes(&mut self, accepted: &[char]) -> Option<char> {
         let found = self.peek()?;
-        if wanted.contains(&found) { self.rest.next() } else { None }
+        if accepted.contains(&found) { self.rest.next() } else { None }
     }
 
     fn sum(&mut self) -> Value {
@@ -235,9 +235,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn fails(expression: &str, said: &str) {
+    fn fails(expression: &str, message: &str) {
         let wrong = evaluate(expression).expect_err(expression);
-        assert!(wrong.contains(said), "{expression}: {wrong}");
+        assert!(wrong.contains(message), "{expression}: {wrong}");
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_is_told_apart() {
+    fn invalid_expressions_are_refused_by_kind() {
         fails("", "the end");
         fails("2 +", "the end");
         fails("2 3", "'3'");

@@ -13,12 +13,12 @@ use tokio::sync::Notify;
 use tokio_stream::StreamExt;
 use tonic::Status;
 
-use super::answer::{Answer, message, spent};
+use super::answer::{Answer, message, usage_line};
 use super::args::ChatCommand;
 use super::link::Link;
-use super::teller::Teller;
+use super::stream_printer::StreamPrinter;
 use super::terminal::Screen;
-use super::{complain, load, on_failure, tools};
+use super::{load, on_failure, print_error, tools};
 
 const HELP: &str = "\
 /clear  forget the conversation
@@ -43,27 +43,27 @@ pub(super) fn run(command: ChatCommand) -> Result<ExitCode> {
             if loaded.tokenizer().is_none() {
                 bail!("the checkpoint has no tokenizer; use `muse generate --ids`");
             }
-            Link::here(Arc::new(loaded.start(on_failure())?))
+            Link::local(Arc::new(loaded.start(on_failure())?))
         }
     };
     let interrupt = Interrupt::watch(&runtime);
-    let talk = Talk {
+    let session = ChatSession {
         link,
         interrupt,
-        request: opening(&command),
+        request: base_request(&command),
         quiet: command.json,
         tools: command.tools,
         screen: Screen::new(),
         runtime,
     };
     match command.message {
-        Some(text) => talk.once(text),
-        None => talk.converse(command.system),
+        Some(text) => session.once(text),
+        None => session.converse(command.system),
     }
 }
 
 /// The request that every turn of the conversation grows.
-fn opening(command: &ChatCommand) -> v1::ChatRequest {
+fn base_request(command: &ChatCommand) -> v1::ChatRequest {
     let system = command.system.iter().cloned().map(|text| message(v1::Role::System, text));
     v1::ChatRequest {
         conversation: Some(v1::Conversation {
@@ -80,7 +80,7 @@ fn opening(command: &ChatCommand) -> v1::ChatRequest {
 }
 
 /// A conversation in progress.
-struct Talk {
+struct ChatSession {
     link: Link,
     interrupt: Interrupt,
     request: v1::ChatRequest,
@@ -94,15 +94,15 @@ struct Talk {
 
 /// What a line of the user leads to.
 enum Next {
-    Go,
+    Continue,
     Quit,
 }
 
-impl Talk {
+impl ChatSession {
     fn once(mut self, text: String) -> Result<ExitCode> {
         let answer = self.answer(text)?;
         if self.quiet {
-            self.screen.say(&format!("{}\n", answer.json()))?;
+            self.screen.print(&format!("{}\n", answer.json()))?;
         }
         Ok(match answer.finish {
             Some(_) => ExitCode::SUCCESS,
@@ -115,7 +115,7 @@ impl Talk {
         let fresh: Vec<v1::Message> = system.into_iter().collect();
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
             let mut editor = DefaultEditor::new()?;
-            self.screen.mutter("/help lists the commands.\n")?;
+            self.screen.print_dimmed("/help lists the commands.\n")?;
             loop {
                 let line = match editor.readline("> ") {
                     Ok(line) => line,
@@ -124,10 +124,10 @@ impl Talk {
                 };
                 editor.add_history_entry(&line)?;
                 match self.push(&line, &fresh) {
-                    Ok(Next::Go) => {}
+                    Ok(Next::Continue) => {}
                     Ok(Next::Quit) => break,
                     Err(error) if super::is_broken_pipe(&error) => return Err(error),
-                    Err(error) => complain(&error),
+                    Err(error) => print_error(&error),
                 }
             }
         } else {
@@ -146,7 +146,7 @@ impl Talk {
         match line.trim() {
             "" => {}
             "/quit" | "/exit" => return Ok(Next::Quit),
-            "/help" => self.screen.mutter(HELP)?,
+            "/help" => self.screen.print_dimmed(HELP)?,
             "/clear" => self.conversation().messages = fresh.to_vec(),
             command if command.starts_with('/') && !command.contains(char::is_whitespace) => {
                 return Err(anyhow!("no command {command}; /help lists them"));
@@ -155,7 +155,7 @@ impl Talk {
                 self.answer(text.to_owned())?;
             }
         }
-        Ok(Next::Go)
+        Ok(Next::Continue)
     }
 
     fn conversation(&mut self) -> &mut v1::Conversation {
@@ -167,21 +167,21 @@ impl Talk {
     fn answer(&mut self, text: String) -> Result<Answer> {
         let before = self.conversation().messages.len();
         self.conversation().messages.push(message(v1::Role::User, text));
-        let answer = self.rounds();
-        if !answer.as_ref().is_ok_and(Answer::says_something) {
+        let answer = self.answer_with_tools();
+        if !answer.as_ref().is_ok_and(Answer::is_visible) {
             self.conversation().messages.truncate(before);
         }
         answer
     }
 
     /// Asks until the model answers the user instead of a tool.
-    fn rounds(&mut self) -> Result<Answer> {
+    fn answer_with_tools(&mut self) -> Result<Answer> {
         let mut results = Vec::new();
         for _ in 0..MAX_ROUNDS {
             let mut answer = Answer::default();
-            self.listen(&mut answer)?;
+            self.stream_answer(&mut answer)?;
             if self.tools && !self.quiet && answer.finish.is_some() {
-                eprintln!("({})", spent(&answer.usage));
+                eprintln!("({})", usage_line(&answer.usage));
             }
             self.conversation().messages.push(answer.clone().into_message());
             if !self.tools || answer.calls.is_empty() {
@@ -194,7 +194,7 @@ impl Talk {
             for call in &answer.calls {
                 let result = tools::run(&call.name, &call.arguments_json);
                 if !self.quiet {
-                    self.screen.mutter(&format!("result {result}\n"))?;
+                    self.screen.print_dimmed(&format!("result {result}\n"))?;
                 }
                 self.conversation().messages.push(v1::Message {
                     tool_call_id: call.id.clone(),
@@ -207,13 +207,13 @@ impl Talk {
         bail!("the model called tools {MAX_ROUNDS} times and gave no answer; ask in another way")
     }
 
-    fn listen(&mut self, answer: &mut Answer) -> Result<()> {
+    fn stream_answer(&mut self, answer: &mut Answer) -> Result<()> {
         let stop = self.interrupt.arm();
-        let mut teller = Teller::new(&mut self.screen, self.quiet);
+        let mut printer = StreamPrinter::new(&mut self.screen, self.quiet);
         let (link, request) = (&mut self.link, self.request.clone());
-        let told = self.runtime.block_on(async {
+        let outcome = self.runtime.block_on(async {
             let mut events = tokio::select! {
-                events = link.ask(request) => events.map_err(complaint)?,
+                events = link.ask(request) => events.map_err(status_error)?,
                 () = stop.notified() => return Ok(()),
             };
             loop {
@@ -222,8 +222,8 @@ impl Talk {
                     () = stop.notified() => return Ok(()),
                 };
                 let Some(response) = event else { break };
-                let Some(event) = response.map_err(complaint)?.event else { continue };
-                teller.tell(&event)?;
+                let Some(event) = response.map_err(status_error)?.event else { continue };
+                printer.push(&event)?;
                 answer.push(event);
             }
             match answer.finish {
@@ -232,8 +232,8 @@ impl Talk {
             }
         });
         self.interrupt.disarm();
-        teller.end()?;
-        told?;
+        printer.end()?;
+        outcome?;
         match answer.finish {
             None if !self.quiet => eprintln!("(stopped)"),
             Some(v1::FinishReason::Length) if !self.quiet => {
@@ -275,7 +275,7 @@ impl Interrupt {
     }
 }
 
-fn complaint(status: Status) -> anyhow::Error {
+fn status_error(status: Status) -> anyhow::Error {
     let message = status.message();
     // What the server says has no source, what became of the connection has one.
     match std::error::Error::source(&status) {

@@ -66,20 +66,20 @@ fn prompt(command: &GenerateCommand, tokenizer: Option<&dyn Tokenizer>) -> Resul
     if !command.no_bos && !text.starts_with(BOS) {
         tokens.extend(tokenizer.special_token(BOS));
     }
-    encode_with_marks(tokenizer, text, &mut tokens);
+    encode_with_special_tokens(tokenizer, text, &mut tokens);
     if tokens.is_empty() {
         bail!("--prompt is empty and nothing begins the text; give it at least a character");
     }
     Ok(tokens)
 }
 
-/// Encodes text in which the marks of the protocol, spelled in full, are the marks themselves.
-fn encode_with_marks(tokenizer: &dyn Tokenizer, text: &str, tokens: &mut Vec<Token>) {
+/// Encodes text in which special tokens, spelled in full, are encoded as special tokens.
+fn encode_with_special_tokens(tokenizer: &dyn Tokenizer, text: &str, tokens: &mut Vec<Token>) {
     let (mut plain, mut from) = (0, 0);
     while let Some(at) = text[from..].find("<|").map(|at| from + at) {
         let end = text[at..].find("|>").map(|end| at + end + 2);
-        let mark = end.and_then(|end| Some((tokenizer.special_token(&text[at..end])?, end)));
-        match mark {
+        let special = end.and_then(|end| Some((tokenizer.special_token(&text[at..end])?, end)));
+        match special {
             Some((token, end)) => {
                 tokenizer.encode(&text[plain..at], tokens);
                 tokens.push(token);
@@ -145,11 +145,11 @@ impl Completion {
     }
 
     async fn follow(&mut self, service: &GenerateApi, request: v1::GenerateRequest) -> Result<()> {
-        let complaint = |status: tonic::Status| anyhow!("{}", status.message());
-        let events = service.generate(tonic::Request::new(request)).await.map_err(complaint)?;
+        let status_error = |status: tonic::Status| anyhow!("{}", status.message());
+        let events = service.generate(tonic::Request::new(request)).await.map_err(status_error)?;
         let mut events = events.into_inner();
         while let Some(response) = events.next().await {
-            match response.map_err(complaint)?.event {
+            match response.map_err(status_error)?.event {
                 Some(Event::Progress(progress)) => {
                     self.progress.show("reading", progress.done.into(), progress.total.into());
                 }
@@ -182,7 +182,7 @@ impl Completion {
             _ => fresh.len(),
         };
         self.shown = Some(from + whole);
-        self.screen.say(&String::from_utf8_lossy(&fresh[..whole]))
+        self.screen.print(&String::from_utf8_lossy(&fresh[..whole]))
     }
 
     fn finish(mut self, json: bool, text: bool) -> Result<ExitCode> {
@@ -197,15 +197,15 @@ impl Completion {
                 "usage": usage(&self.usage),
                 "timings": timings(&self.usage),
             });
-            self.screen.say(&format!("{all}\n"))?;
+            self.screen.print(&format!("{all}\n"))?;
         } else if text {
             let stopped = finish.reason() == v1::FinishReason::Stop;
             let end = self.bytes.len() - if stopped { self.last } else { 0 };
             self.show(end)?;
-            self.screen.say("\n")?;
+            self.screen.print("\n")?;
         } else {
             let ids: Vec<String> = self.ids.iter().map(u32::to_string).collect();
-            self.screen.say(&format!("{}\n", ids.join(",")))?;
+            self.screen.print(&format!("{}\n", ids.join(",")))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -215,15 +215,15 @@ impl Completion {
 mod tests {
     use super::*;
 
-    /// One token a character, and one mark.
-    struct Letters;
+    /// One token a character, and one special token.
+    struct CharTokenizer;
 
-    impl Tokenizer for Letters {
+    impl Tokenizer for CharTokenizer {
         fn encode(&self, text: &str, out: &mut Vec<Token>) {
             out.extend(text.chars().map(|c| Token(c as u32)));
         }
-        fn special_token(&self, mark: &str) -> Option<Token> {
-            (mark == "<|x|>").then_some(Token(1000))
+        fn special_token(&self, spelling: &str) -> Option<Token> {
+            (spelling == "<|x|>").then_some(Token(1000))
         }
         fn is_special(&self, token: Token) -> bool {
             token.0 == 1000
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_become_themselves_and_look_alikes_stay_text() {
+    fn special_tokens_are_encoded_and_look_alikes_stay_text() {
         let x = "X".to_owned();
         for (text, expected) in [
             ("a<|x|>b", "aXb"),
@@ -249,7 +249,7 @@ mod tests {
             ("", ""),
         ] {
             let mut tokens = Vec::new();
-            encode_with_marks(&Letters, text, &mut tokens);
+            encode_with_special_tokens(&CharTokenizer, text, &mut tokens);
             let spelled = tokens.iter().map(|token| match token.0 {
                 1000 => x.clone(),
                 letter => char::from_u32(letter).expect("a letter").to_string(),

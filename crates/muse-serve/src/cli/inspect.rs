@@ -21,7 +21,7 @@ pub(super) fn run(command: &InspectCommand) -> Result<ExitCode> {
         true => format!("{}\n", json(&report, &memory)),
         false => format!("{report}{}\n", lines(&memory)),
     };
-    Screen::new().say(&text)?;
+    Screen::new().print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

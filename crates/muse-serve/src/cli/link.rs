@@ -19,14 +19,14 @@ pub(super) type Events = Pin<Box<dyn Stream<Item = Result<ChatResponse, Status>>
 
 /// The way to the one who answers.
 pub(super) enum Link {
-    Here(ChatApi),
+    Local(ChatApi),
     Server(ChatServiceClient<Channel>),
 }
 
 impl Link {
     /// Answers with a model of this process.
-    pub(super) fn here(app: Arc<App>) -> Self {
-        Self::Here(ChatApi::new(app))
+    pub(super) fn local(app: Arc<App>) -> Self {
+        Self::Local(ChatApi::new(app))
     }
 
     /// Connects to a server's gRPC address.
@@ -45,7 +45,7 @@ impl Link {
     /// Asks for an answer. Dropping the events cancels it.
     pub(super) async fn ask(&mut self, request: ChatRequest) -> Result<Events, Status> {
         match self {
-            Self::Here(chat) => Ok(chat.chat(Request::new(request)).await?.into_inner()),
+            Self::Local(chat) => Ok(chat.chat(Request::new(request)).await?.into_inner()),
             Self::Server(client) => Ok(Box::pin(client.chat(request).await?.into_inner())),
         }
     }

@@ -11,7 +11,7 @@ mod interrupt;
 mod link;
 mod quantize;
 mod serve;
-mod teller;
+mod stream_printer;
 mod terminal;
 mod tools;
 
@@ -40,7 +40,7 @@ pub(crate) fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&error);
+            print_error(&error);
             ExitCode::FAILURE
         }
     }
@@ -64,13 +64,13 @@ fn load(options: &LoadOptions) -> Result<Loaded> {
 /// An engine that stopped for good cannot answer anybody: the process ends and says so.
 fn on_failure() -> OnFailure {
     Arc::new(|error| {
-        complain(&anyhow::anyhow!("the engine stopped: {error}"));
+        print_error(&anyhow::anyhow!("the engine stopped: {error}"));
         std::process::exit(1);
     })
 }
 
 /// Says what went wrong, in a line.
-fn complain(error: &anyhow::Error) {
+fn print_error(error: &anyhow::Error) {
     let mut text = String::new();
     for cause in error.chain().map(|cause| cause.to_string().replace('\n', " ")) {
         // Some errors already tell their cause.
@@ -80,7 +80,7 @@ fn complain(error: &anyhow::Error) {
         }
     }
     logging::flush();
-    print_line(&format!("error: {}", terminal::harmless(&text)));
+    print_line(&format!("error: {}", terminal::sanitize(&text)));
 }
 
 /// Whether the reader of the output left, as `head` does: no fault of anybody.
@@ -109,7 +109,10 @@ mod tests {
         let out = Command::new(this).args(args).env(DIES, "1").output().expect("it starts");
         // A test that went on would end well, one that panicked with 101.
         assert_eq!(out.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(said.contains("error: the engine stopped") && said.contains("bus error"), "{said}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            stderr.contains("error: the engine stopped") && stderr.contains("bus error"),
+            "{stderr}"
+        );
     }
 }

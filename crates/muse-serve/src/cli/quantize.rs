@@ -47,7 +47,7 @@ pub(super) fn run(command: &QuantizeCommand) -> Result<ExitCode> {
             bits += 8 * written.tensor.bytes();
             values += written.tensor.shape.iter().product::<usize>();
             if printed.is_ok() {
-                printed = screen.say(&line(written, options.imatrix.is_some()));
+                printed = screen.print(&line(written, options.imatrix.is_some()));
             }
         }
     })?;
@@ -55,7 +55,7 @@ pub(super) fn run(command: &QuantizeCommand) -> Result<ExitCode> {
     // The file is written even when the reader of the list has closed the pipe.
     printed?;
     let bits = bits as f64 / values as f64;
-    screen.say(&format!(
+    screen.print(&format!(
         "{}: {:.3} GB, {bits:.2} bits per weight (error: RMS of the differences in % of the \
          weights' RMS)\n",
         command.output.display(),

@@ -1,12 +1,14 @@
-//! `muse serve`: the server, until it is told to stop.
+//! `muse serve`: the server, until a signal stops it.
 
+use std::future::poll_fn;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Result;
-use muse_serve::Server;
 use muse_serve::runtime::LoadOptions;
+use muse_serve::{App, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
@@ -19,27 +21,28 @@ use crate::logging;
 const DEFAULT_MAX_PARALLEL: usize = 8;
 
 pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
-    let Serving { options, log, log_format, target_itl } = command.config.serve(&command.serve)?;
+    let Serving { options, log, log_format, target_itl, names } =
+        command.config.serve(&command.serve)?;
     logging::start(&log, log_format)?;
-    let model = command.config.model(&command.model)?;
+    let model = command.config.model(&command.model())?;
     Server::check(&options)?;
     let loaded = load(&LoadOptions {
         default_max_parallel: DEFAULT_MAX_PARALLEL,
         target_itl: Some(target_itl),
         ..model
     })?;
-    let app = Arc::new(loaded.start(on_failure())?);
+    let app = Arc::new(App { names, ..loaded.start(on_failure())? });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served: Result<()> = runtime.block_on(async {
-        let mut signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+        let mut signals = stop_signals()?;
         let name = app.model.name.clone();
         let server = Server::bind(app, options).await?;
         info!(grpc = %server.grpc_addr(), http = %server.http_addr(), "serving {name}");
         let stop = async move {
-            told(&mut signals).await;
+            next_signal(&mut signals).await;
             info!("stopping when running requests are done; tell it again to stop at once");
             tokio::spawn(async move {
-                told(&mut signals).await;
+                next_signal(&mut signals).await;
                 warn!("stopped at once");
                 logging::flush();
                 std::process::exit(1);
@@ -54,9 +57,30 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn told([interrupt, terminate]: &mut [Signal; 2]) {
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// The signals that stop the server: SIGINT, SIGTERM, and SIGHUP unless it was ignored from the
+/// start, as under nohup.
+fn stop_signals() -> std::io::Result<Vec<Signal>> {
+    let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
+    if !hangup_ignored() {
+        kinds.push(SignalKind::hangup());
     }
+    kinds.into_iter().map(signal).collect()
+}
+
+/// Whether this process ignores SIGHUP, where the system tells (Linux).
+fn hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Bit 0 is signal 1, SIGHUP.
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Waits for any of the signals.
+async fn next_signal(signals: &mut [Signal]) {
+    poll_fn(|context| {
+        let received = |signal: &mut Signal| signal.poll_recv(context).is_ready();
+        if signals.iter_mut().any(received) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

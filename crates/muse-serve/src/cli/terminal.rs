@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::config;
 
 /// How long a work may take before its progress is worth a line.
-const PATIENCE: Duration = Duration::from_millis(300);
+const PROGRESS_DELAY: Duration = Duration::from_millis(300);
 
 /// Standard output, dimmed where asked and able.
 pub(super) struct Screen {
@@ -28,12 +28,12 @@ impl Screen {
     }
 
     /// Writes at once: a stream of words should be seen as they come.
-    pub(super) fn say(&mut self, text: &str) -> io::Result<()> {
+    pub(super) fn print(&mut self, text: &str) -> io::Result<()> {
         self.write(text, "", "")
     }
 
     /// The same, dimmed.
-    pub(super) fn mutter(&mut self, text: &str) -> io::Result<()> {
+    pub(super) fn print_dimmed(&mut self, text: &str) -> io::Result<()> {
         match self.colours {
             true => self.write(text, "\x1b[2m", "\x1b[22m"),
             false => self.write(text, "", ""),
@@ -41,7 +41,7 @@ impl Screen {
     }
 
     fn write(&mut self, text: &str, before: &str, after: &str) -> io::Result<()> {
-        let text = if self.terminal { harmless(text) } else { Cow::Borrowed(text) };
+        let text = if self.terminal { sanitize(text) } else { Cow::Borrowed(text) };
         let mut out = self.out.lock();
         write!(out, "{before}{text}{after}")?;
         out.flush()
@@ -50,10 +50,10 @@ impl Screen {
 
 /// `text` without the control characters that could move the cursor or recolour the terminal:
 /// a model may be talked into writing them.
-pub(super) fn harmless(text: &str) -> Cow<'_, str> {
-    let harms = |c: char| c.is_control() && c != '\n' && c != '\t';
-    match text.contains(harms) {
-        true => text.replace(harms, "\u{fffd}").into(),
+pub(super) fn sanitize(text: &str) -> Cow<'_, str> {
+    let unsafe_char = |c: char| c.is_control() && c != '\n' && c != '\t';
+    match text.contains(unsafe_char) {
+        true => text.replace(unsafe_char, "\u{fffd}").into(),
         false => text.into(),
     }
 }
@@ -78,7 +78,7 @@ impl Progress {
 
     /// Shows a line of one's own.
     pub(super) fn show_line(&mut self, line: String) {
-        let slow = self.since.elapsed() >= PATIENCE;
+        let slow = self.since.elapsed() >= PROGRESS_DELAY;
         if self.enabled && slow && self.shown.as_ref() != Some(&line) {
             draw(&line);
             self.shown = Some(line);
@@ -106,11 +106,11 @@ impl Drop for Progress {
 
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::sanitize;
 
     #[test]
     fn escapes_lose_their_power_and_text_stays() {
-        assert_eq!(harmless("a\x1b[2Jb\r\u{9b}1m"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}1m");
-        assert_eq!(harmless("gros café\n\t- ½"), "gros café\n\t- ½");
+        assert_eq!(sanitize("a\x1b[2Jb\r\u{9b}1m"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}1m");
+        assert_eq!(sanitize("gros café\n\t- ½"), "gros café\n\t- ½");
     }
 }

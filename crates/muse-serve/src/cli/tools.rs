@@ -57,7 +57,7 @@ struct Text {
     text: String,
 }
 
-/// The tools as the model is told of them.
+/// The tools as declared to the model.
 pub(super) fn declared() -> Vec<v1::Tool> {
     let tool = |local: &Local| v1::Tool {
         name: local.name.to_owned(),
@@ -105,12 +105,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_is_told_where_it_is_asked_for() {
+    fn the_time_is_given_in_the_zone_asked_for() {
         let now = Timestamp::from_second(1_786_700_000).expect("a time");
-        let told = |zone: &str| time_in(zone, now);
+        let time = |zone: &str| time_in(zone, now);
         let utc = r#"{"timezone": "UTC", "time": "09:33"}"#;
-        assert_eq!(told("UTC").as_deref(), Ok(utc));
-        assert!(told("Atlantis/\"x").expect_err("no such place").contains("Europe/Oslo"));
+        assert_eq!(time("UTC").as_deref(), Ok(utc));
+        assert!(time("Atlantis/\"x").expect_err("no such place").contains("Europe/Oslo"));
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn only_listed_tools_with_fitting_arguments_run() {
         assert_eq!(run("calculator.calculate", r#"{"expression": "6 * 7"}"#), "42");
-        for (name, arguments, said) in [
+        for (name, arguments, message) in [
             ("shell.run", "{}", "no tool shell.run"),
             ("calculator.calculate", r#"{"expression": 5}"#, "bad arguments"),
             ("calculator.calculate", r#"{"expression": "1 / 0"}"#, "zero"),
@@ -130,7 +130,7 @@ mod tests {
             ("text.get_statistics", "nonsense", "bad arguments"),
         ] {
             let result = run(name, arguments);
-            assert!(result.starts_with("error: ") && result.contains(said), "{result}");
+            assert!(result.starts_with("error: ") && result.contains(message), "{result}");
         }
     }
 

@@ -311,8 +311,8 @@ pub(super) fn usage(usage: ChatUsage) -> v1::Usage {
         cached_tokens: usage.tokens.cached,
         completion_tokens: usage.tokens.completion,
         reasoning_tokens: usage.reasoning,
-        drafted_tokens: usage.tokens.drafted,
-        accepted_drafts: usage.tokens.accepted,
+        drafted_tokens: usage.tokens.drafted(),
+        accepted_drafts: usage.tokens.accepted_by_verify().collect(),
         timings: Some(timings),
     }
 }

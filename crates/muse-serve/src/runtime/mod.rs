@@ -23,7 +23,7 @@ use muse_core::contract::{KvType, LogitsRequest, Sampling, Token};
 use muse_core::model::BfpPolicy;
 use muse_core::{Error, Result};
 
-use crate::{App, ModelCard};
+use crate::{App, ModelCard, ModelNames};
 use backends::Backends;
 use chat::ChatFormat;
 pub use identity::ContentHashes;
@@ -194,6 +194,7 @@ impl Loaded {
             grammars: self.chat.grammars,
             sampling: self.sampling,
             stop: self.stop,
+            names: ModelNames::default(),
         })
     }
 }

@@ -128,6 +128,7 @@ impl Service {
                 constraint: job.constraints.compile(app, &job.conversation, cancel)?,
                 deadline: settings.deadline,
                 priority: settings.priority,
+                ..Request::default()
             })
         };
         (0..count).map(request).collect()

@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use muse_core::contract::{Engine, Event, Request, SeqId};
+use muse_core::contract::{Engine, Event, GroupId, Request, SeqId};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::{Permit, ServiceError};
@@ -13,6 +13,9 @@ use super::{Permit, ServiceError};
 /// Events that may wait for a client, over all its choices: seconds of the fastest model, minutes
 /// of a large one. A client that is further behind is cancelled: the engine never blocks.
 const EVENT_BACKLOG: usize = 16 << 10;
+
+/// Number of the next request: the group of its choices.
+static GROUPS: AtomicU64 = AtomicU64::new(0);
 
 /// The running choices of a request. Dropping the stream cancels them.
 pub(super) struct EventStream {
@@ -36,7 +39,10 @@ impl EventStream {
         let lagging = Arc::new(AtomicBool::new(false));
         let running = Vec::new();
         let mut stream = Self { engine, events, lagging: lagging.clone(), running, permit };
+        // Choices of one request share its turn.
+        let group = GroupId(GROUPS.fetch_add(1, Ordering::Relaxed));
         for (choice, request) in requests.into_iter().enumerate() {
+            let request = Request { group: Some(group), ..request };
             let (sender, lagging) = (sender.clone(), lagging.clone());
             let sink = move |event| match sender.try_send((choice as u32, event)) {
                 Ok(()) => ControlFlow::Continue(()),

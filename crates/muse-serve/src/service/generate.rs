@@ -70,6 +70,7 @@ impl Service {
             constraint: None,
             deadline: settings.deadline,
             priority: settings.priority,
+            ..Request::default()
         };
         let events = EventStream::open(app.engine.clone(), permit, [request])?;
         Ok(OutputStream::new(events, |_, choice, event, ready| {

@@ -62,14 +62,16 @@ impl Service {
         &self.drain_guard
     }
 
-    /// Checks that `model` names the model served here. None and the empty name do.
+    /// Checks that `model` may name the model served here. None and the empty name do.
     ///
     /// # Errors
     /// [`ServiceError::UnknownModel`] names both.
     pub fn check_model(&self, model: Option<&str>) -> Result<(), ServiceError> {
         let served = &self.app.model.name;
         match model {
-            Some(requested) if !requested.is_empty() && requested != served => {
+            Some(requested)
+                if !requested.is_empty() && !self.app.names.accept(requested, served) =>
+            {
                 let (requested, served) = (requested.to_owned(), served.clone());
                 Err(ServiceError::UnknownModel { requested, served })
             }

@@ -53,8 +53,8 @@ impl RequestUsage {
             cached,
             completion: sum(|c| c.tokens.completion),
             reasoning: sum(|c| c.reasoning),
-            drafted: sum(|c| c.tokens.drafted),
-            accepted: sum(|c| c.tokens.accepted.iter().sum()),
+            drafted: sum(|c| c.tokens.drafted()),
+            accepted: sum(|c| c.tokens.accepted()),
             timings: choices.iter().map(|c| c.timings).fold(Timings::default(), Timings::max),
             rates: Rates::of(choices.iter().map(|c| (&c.tokens, &c.timings))),
         }

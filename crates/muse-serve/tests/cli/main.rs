@@ -9,6 +9,7 @@ mod logging;
 mod quantize;
 mod refusals;
 mod serve;
+mod settings;
 mod template;
 mod tools;
 

@@ -46,7 +46,11 @@ impl Server {
 
     /// Sends SIGTERM; the exit code and what was logged on the way out.
     pub(crate) fn stop(&mut self) -> (Option<i32>, Vec<String>) {
-        signal("-TERM", &self.process);
+        self.stop_by("-TERM")
+    }
+
+    fn stop_by(&mut self, name: &str) -> (Option<i32>, Vec<String>) {
+        signal(name, &self.process);
         let log = self.log.by_ref().map(|line| line.expect("UTF-8")).collect();
         (self.process.wait().expect("an end").code(), log)
     }
@@ -115,4 +119,35 @@ fn settings_come_from_flags_then_variables_then_the_file() {
     run(&[]).refused(&["100", "96"]);
     let done = run(&["--context", "128"]).json();
     assert_eq!((done["ids"].as_array().map(Vec::len), &done["accepted"]), (Some(8), &json!([])));
+}
+
+#[test]
+fn a_hangup_drains_too() {
+    let mut server = Server::start_with(&[], &[]);
+    let (code, log) = server.stop_by("-HUP");
+    assert_eq!(code, Some(0), "{log:?}");
+    assert!(log.iter().any(|line| line.contains("stopped")), "{log:?}");
+}
+
+#[test]
+fn names_of_the_model_are_known_or_any() {
+    let ask = |server: &Server, model: &str| {
+        let mut socket = std::net::TcpStream::connect(&server.http).expect("a server");
+        let head =
+            format!("GET /v1/models/{model} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
+        socket.write_all(head.as_bytes()).expect("a request");
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply).expect("a reply");
+        let (_, status) = reply.split_once(' ').expect("a status line");
+        // The served model is named, whatever was asked for.
+        assert_eq!(reply.contains("\"id\":\"muse-nano\""), status.starts_with("200"), "{reply}");
+        status[..3].to_owned()
+    };
+    let server = Server::start_with(&[], &[]);
+    assert_eq!(ask(&server, "gpt-4o"), "200");
+    let server = Server::start_with(&["--strict-model", "--alias", "a", "--alias", "b"], &[]);
+    for known in ["muse-nano", "muse", "Muse-Glimmer-30B", "a", "b"] {
+        assert_eq!(ask(&server, known), "200", "{known}");
+    }
+    assert_eq!(ask(&server, "gpt-4o"), "404");
 }

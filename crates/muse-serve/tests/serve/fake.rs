@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use muse_core::contract::{
     Channel, ContentToken, Conversation, Done, Engine, Event, FinishReason, Message, OutputParser,
     ParsedEvent, Part, PromptPart, PromptTemplate, Request, Sampled, Sampling, Segment, SeqId,
-    Sink, Timings, Token, Tokenizer, ToolCall, Usage,
+    Sink, Timings, Token, Tokenizer, ToolCall, Usage, Verify,
 };
 use muse_core::{Error, Result};
-use muse_serve::{App, ModelCard, ServeOptions, Server};
+use muse_serve::{App, ModelCard, ModelNames, ServeOptions, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -151,8 +151,10 @@ fn run(
     let mut usage = Usage {
         prompt,
         cached: 3.min(prompt - 1),
-        drafted: 30,
-        accepted: vec![7, 2],
+        verifies: vec![
+            Verify { completion: 0, drafted: 15, accepted: 7 },
+            Verify { completion: 0, drafted: 15, accepted: 2 },
+        ],
         completion: 0,
     };
     let mut left = sink(Event::Prefill { done: prompt, total: prompt }).is_break();
@@ -340,6 +342,7 @@ pub(crate) fn app(engine: impl Engine + 'static) -> App {
         grammars: None,
         sampling: Sampling { temperature: 0.7, ..Sampling::default() },
         stop: vec![EOT],
+        names: ModelNames { strict: true, ..ModelNames::default() },
     }
 }
 

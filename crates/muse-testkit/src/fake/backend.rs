@@ -1,4 +1,4 @@
-//! A device that holds rows and chooses tokens, and computes nothing.
+//! A device that stores rows and samples tokens, and computes nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,10 +9,10 @@ use muse_core::{Result, sampler};
 
 use super::device_fault;
 
-/// Enough of a device for fakes of models, which compute by themselves.
+/// A device for fake models, which compute by themselves.
 #[derive(Debug, Default)]
 pub struct FakeBackend {
-    picks: AtomicU64,
+    samples: AtomicU64,
     fail_at: AtomicU64,
 }
 
@@ -24,9 +24,9 @@ pub struct FakeBuf {
 }
 
 impl FakeBackend {
-    /// A device whose `n`-th `pick` from now fails, counted from 1.
+    /// Makes the `n`-th `sample` from now fail, counted from 1.
     pub fn fail_at(&self, n: u64) {
-        self.fail_at.store(self.picks.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        self.fail_at.store(self.samples.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 }
 
@@ -79,9 +79,9 @@ impl Backend for FakeBackend {
         rows: &[SampleRow<'_>],
         out: &mut Vec<Sampled>,
     ) -> Result<()> {
-        let n = self.picks.fetch_add(1, Ordering::Relaxed) + 1;
+        let n = self.samples.fetch_add(1, Ordering::Relaxed) + 1;
         if n == self.fail_at.load(Ordering::Relaxed) {
-            return Err(device_fault("choosing tokens"));
+            return Err(device_fault("sampling tokens"));
         }
         for row in rows {
             out.push(sampler::sample(&logits.data[row.row * logits.cols..][..logits.cols], row));

@@ -1,4 +1,4 @@
-//! Two grammars small enough to check by eye.
+//! Two grammars that are small enough to check by eye.
 
 use muse_core::contract::{Constraint, Token, TokenMask};
 use muse_core::{Error, Result};
@@ -7,13 +7,13 @@ use muse_core::{Error, Result};
 #[derive(Debug)]
 pub struct EvenTokens {
     vocab: usize,
-    said: usize,
+    accepted: usize,
 }
 
 impl EvenTokens {
     /// Over this vocabulary.
     pub fn new(vocab: usize) -> Self {
-        Self { vocab, said: 0 }
+        Self { vocab, accepted: 0 }
     }
 }
 
@@ -35,13 +35,13 @@ impl Constraint for EvenTokens {
         if token.0 % 2 == 1 {
             return Err(Error::Invalid(format!("token {} is odd, expected an even one", token.0)));
         }
-        self.said += 1;
+        self.accepted += 1;
         Ok(())
     }
 
     fn rollback(&mut self, tokens: usize) -> Result<()> {
-        assert!(tokens <= self.said, "more taken back than was said");
-        self.said -= tokens;
+        assert!(tokens <= self.accepted, "no more tokens are reverted than were accepted");
+        self.accepted -= tokens;
         Ok(())
     }
 
@@ -54,58 +54,58 @@ impl Constraint for EvenTokens {
     }
 }
 
-/// After `free` tokens of any kind come the tokens of a script, again and again.
+/// After `free` tokens of any kind only the tokens of a script, repeated.
 #[derive(Debug)]
 pub struct Forced {
     vocab: usize,
     free: usize,
     script: Vec<Token>,
-    said: usize,
+    accepted: usize,
 }
 
 impl Forced {
     /// Over this vocabulary.
     pub fn new(vocab: usize, free: usize, script: Vec<Token>) -> Self {
-        Self { vocab, free, script, said: 0 }
+        Self { vocab, free, script, accepted: 0 }
     }
 
-    fn next(&self, said: usize) -> Option<Token> {
-        let scripted = said.checked_sub(self.free)?;
+    fn next(&self, accepted: usize) -> Option<Token> {
+        let scripted = accepted.checked_sub(self.free)?;
         Some(self.script[scripted % self.script.len()])
     }
 }
 
 impl Constraint for Forced {
     fn mask(&mut self, out: &mut TokenMask) -> Result<()> {
-        let next = self.next(self.said);
+        let next = self.next(self.accepted);
         write_mask(self.vocab, out, |id| next.is_none_or(|token| token.0 == id));
         Ok(())
     }
 
     fn accept(&mut self, token: Token) -> Result<()> {
-        if let Some(next) = self.next(self.said)
+        if let Some(next) = self.next(self.accepted)
             && next != token
         {
             return Err(Error::Invalid(format!("token {}, expected {}", token.0, next.0)));
         }
-        self.said += 1;
+        self.accepted += 1;
         Ok(())
     }
 
     fn rollback(&mut self, tokens: usize) -> Result<()> {
-        assert!(tokens <= self.said, "more taken back than was said");
-        self.said -= tokens;
+        assert!(tokens <= self.accepted, "no more tokens are reverted than were accepted");
+        self.accepted -= tokens;
         Ok(())
     }
 
     fn legal_prefix(&mut self, draft: &[Token]) -> Result<usize> {
         let fits = |(i, token): &(usize, &Token)| {
-            self.next(self.said + i).is_none_or(|next| next == **token)
+            self.next(self.accepted + i).is_none_or(|next| next == **token)
         };
         Ok(draft.iter().enumerate().take_while(fits).count())
     }
 
     fn forced(&mut self) -> Result<Option<Token>> {
-        Ok(self.next(self.said))
+        Ok(self.next(self.accepted))
     }
 }

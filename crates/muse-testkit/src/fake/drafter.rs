@@ -1,5 +1,5 @@
-//! The fake drafter: drafts right as often as asked, keeps its rows in KV blocks like a real one and
-//! counts every row it finds stale.
+//! The fake drafter: drafts the right token with a given probability, stores its context in KV blocks
+//! like a real one and counts every position that it finds stale.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,36 +13,36 @@ use muse_core::hash::hash64;
 
 use super::FakeModel;
 use super::rows::Cells;
-use super::target::tap;
+use super::target::hidden;
 
-/// A drafter that peeks at its target.
+/// A drafter that computes what its target model will sample.
 pub struct FakeDrafter<B: Backend> {
     backend: Arc<B>,
     model: FakeModel,
     width: usize,
     reach: u32,
     hit: f64,
-    rows: Cells,
+    context: Cells,
     log: Arc<DrafterLog>,
     trial: Vec<u64>,
 }
 
-/// What a fake drafter noticed.
+/// What a fake drafter found in its context.
 #[derive(Debug, Default)]
 pub struct DrafterLog {
-    /// Rows that were not what the target showed at their position, or were never absorbed.
+    /// Positions that did not hold the hidden state of the target model, or were never appended.
     pub stale: AtomicU64,
-    /// Rows looked at.
+    /// Positions checked.
     pub checked: AtomicU64,
 }
 
 impl<B: Backend> FakeDrafter<B> {
-    /// A drafter of up to `width` drafts, each right with probability `hit` for greedy requests,
-    /// that looks back as far as `reach`.
+    /// A drafter of up to `width` draft tokens, each right with probability `hit` for greedy
+    /// requests, that attends to the last `reach` positions.
     pub fn new(backend: Arc<B>, model: FakeModel, width: usize, reach: u32, hit: f64) -> Self {
         Self {
             backend,
-            rows: Cells::new(model.options.window_blocks),
+            context: Cells::new(model.options.window_blocks),
             model,
             width,
             reach,
@@ -52,15 +52,15 @@ impl<B: Backend> FakeDrafter<B> {
         }
     }
 
-    /// What it notices.
+    /// What it finds in its context.
     pub fn log(&self) -> Arc<DrafterLog> {
         Arc::clone(&self.log)
     }
 }
 
-/// What is stored of a row: its tap and its position.
-fn cell(tap: f32, position: u32) -> u64 {
-    u64::from(tap.to_bits()) << 32 | u64::from(position)
+/// What is stored at a position: its hidden state and its number.
+fn cell(hidden: f32, position: u32) -> u64 {
+    u64::from(hidden.to_bits()) << 32 | u64::from(position)
 }
 
 impl<B: Backend> Drafter<B> for FakeDrafter<B> {
@@ -78,16 +78,16 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
 
     fn append_context(
         &mut self,
-        kept: &[ContextSlice<'_>],
+        context: &[ContextSlice<'_>],
         captured_hidden: &B::Buf,
     ) -> Result<()> {
-        for kept in kept {
-            for i in 0..kept.slice.len {
+        for context in context {
+            for i in 0..context.slice.len {
                 let mut value = [0.0];
-                self.backend.read(captured_hidden, kept.first_row + i, &mut value)?;
-                let position = kept.slice.start + i as u32;
+                self.backend.read(captured_hidden, context.first_row + i, &mut value)?;
+                let position = context.slice.start + i as u32;
                 let cell = cell(value[0], position);
-                self.rows.put(KvGroup::Window, &kept.slice.blocks, position, cell);
+                self.context.put(KvGroup::Window, &context.slice.blocks, position, cell);
             }
         }
         Ok(())
@@ -105,15 +105,15 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
         for (anchor, out) in anchors.iter().zip(out) {
             let (blocks, start) = (&anchor.slice.blocks, anchor.slice.start);
             for p in start.saturating_sub(reach)..start {
-                let row = self.rows.at(KvGroup::Window, blocks, p);
-                let shown = target.window.at(KvGroup::Window, blocks, p);
-                let stale = row != cell(tap(shown), p);
+                let row = self.context.at(KvGroup::Window, blocks, p);
+                let stored = target.window.at(KvGroup::Window, blocks, p);
+                let stale = row != cell(hidden(stored), p);
                 self.log.stale.fetch_add(u64::from(stale), Ordering::Relaxed);
                 self.log.checked.fetch_add(1, Ordering::Relaxed);
             }
-            // Its own block's rows: nothing of them may be taken for context later.
+            // Positions of its own block: none of them may later be taken for context.
             for p in start..=start + width as u32 {
-                self.rows.put(KvGroup::Window, blocks, p, u64::MAX);
+                self.context.put(KvGroup::Window, blocks, p, u64::MAX);
             }
             out.clear();
             self.trial.clear();
@@ -125,7 +125,7 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
                 self.trial.push(hash);
                 let right = self.model.likeliest(hash);
                 let share = |n| hash64(hash, n) as f64 / u64::MAX as f64;
-                // It knows a little of when it is wrong.
+                // Wrong tokens have a lower confidence on average.
                 let confidence;
                 (token, confidence) = if share(2) < hit {
                     (right, 0.4 + 0.6 * share(3))
@@ -141,18 +141,18 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
 
 impl<B: Backend> KvBlocks<B> for FakeDrafter<B> {
     fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<()> {
-        self.rows.copy(KvGroup::Window, copies);
+        self.context.copy(KvGroup::Window, copies);
         Ok(())
     }
 
     fn save_block(&self, group: KvGroup, block: u32, out: &mut Vec<u8>) -> Result<()> {
         if group == KvGroup::Window {
-            self.rows.save(block, out);
+            self.context.save(block, out);
         }
         Ok(())
     }
 
     fn load_block(&mut self, group: KvGroup, block: u32, bytes: &mut &[u8]) -> Result<()> {
-        if group == KvGroup::Window { self.rows.load(block, bytes) } else { Ok(()) }
+        if group == KvGroup::Window { self.context.load(block, bytes) } else { Ok(()) }
     }
 }

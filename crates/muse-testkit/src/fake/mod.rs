@@ -1,6 +1,6 @@
-//! A device, a target, a drafter and a grammar that stand in for the real ones. What the fake
-//! target says next is a hash of every row it reaches through the KV block table, so that a single
-//! misplaced row or KV block changes every later token.
+//! Fakes of a device, a target model, a drafter, a grammar and an offload store. The next token of
+//! the fake target is a hash of every position it reaches through the block table, so that a single
+//! misplaced position or KV block changes every later token.
 
 mod backend;
 mod constraint;

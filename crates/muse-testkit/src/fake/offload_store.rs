@@ -1,4 +1,4 @@
-//! A shelf in memory that forgets some of what it is given.
+//! An offload store in memory that drops some of its blocks.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use muse_core::contract::{KvOffloadStore, PrefixHash};
 
-/// Keeps KV blocks in memory, all but a share of them.
+/// Stores KV blocks in memory, except for a share of them.
 #[derive(Debug, Default)]
 pub struct FakeOffloadStore {
     blocks: Mutex<BTreeMap<PrefixHash, Vec<u8>>>,
-    forgets: u64,
+    drops: u64,
     found: AtomicU64,
 }
 
 impl FakeOffloadStore {
-    /// A shelf that forgets one KV block in `forgets`; none when 0.
-    pub fn new(forgets: u64) -> Self {
-        Self { forgets, ..Self::default() }
+    /// A store that drops one KV block in `drops`; none when 0.
+    pub fn new(drops: u64) -> Self {
+        Self { drops, ..Self::default() }
     }
 
-    /// KV blocks that were found again.
+    /// KV blocks that were found.
     pub fn found(&self) -> u64 {
         self.found.load(Ordering::Relaxed)
     }
@@ -31,17 +31,17 @@ impl KvOffloadStore for FakeOffloadStore {
         PrefixHash([7, 7])
     }
 
-    fn put(&self, name: PrefixHash, bytes: &[u8]) {
-        if self.forgets == 0 || !name.0[0].is_multiple_of(self.forgets) {
-            self.blocks.lock().expect("no panic while it was held").insert(name, bytes.to_vec());
+    fn put(&self, hash: PrefixHash, bytes: &[u8]) {
+        if self.drops == 0 || !hash.0[0].is_multiple_of(self.drops) {
+            self.blocks.lock().expect("no panic while it was held").insert(hash, bytes.to_vec());
         }
     }
 
     fn flush(&self) {}
 
-    fn get(&self, name: PrefixHash, out: &mut Vec<u8>) -> bool {
+    fn get(&self, hash: PrefixHash, out: &mut Vec<u8>) -> bool {
         let blocks = self.blocks.lock().expect("no panic while it was held");
-        let Some(bytes) = blocks.get(&name) else { return false };
+        let Some(bytes) = blocks.get(&hash) else { return false };
         out.clear();
         out.extend_from_slice(bytes);
         self.found.fetch_add(1, Ordering::Relaxed);

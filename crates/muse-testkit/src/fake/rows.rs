@@ -1,4 +1,4 @@
-//! What the fake models keep in their KV blocks, and the hash that reads it.
+//! What the fake models store in their KV blocks, and the hash that reads it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use muse_core::{Error, Result};
 /// Shape of a fake model.
 #[derive(Clone, Copy, Debug)]
 pub struct FakeOptions {
-    /// Tokens.
+    /// Tokens of the vocabulary.
     pub vocab: usize,
     /// The most positions.
     pub max_positions: usize,
@@ -19,24 +19,24 @@ pub struct FakeOptions {
     pub full_blocks: usize,
     /// KV blocks of the window group.
     pub window_blocks: usize,
-    /// Farthest distance back that the target's window layer sees, inclusive.
+    /// How many positions back the target model's window layer attends to (inclusive distance).
     pub reach: u32,
-    /// The most rows of a pass.
+    /// The most tokens of a pass.
     pub rows: usize,
-    /// The most rows of a pass with logits.
+    /// The most tokens of a pass whose logits can be had.
     pub max_logits_rows: usize,
-    /// How much the score of the likeliest token stands out: 0 makes all alike.
+    /// How much the logit of the likeliest token exceeds the others; 0 makes all alike.
     pub peak: f32,
-    /// What passes and drafts take on the model's own clock.
+    /// Time of passes and of drafting on the model's own clock.
     pub cost: FakeCost,
 }
 
-/// Microseconds by what is run.
+/// Microseconds of passes and of drafting.
 #[derive(Clone, Copy, Debug)]
 pub struct FakeCost {
-    /// Of a pass, by its rows.
+    /// Of a pass, by its tokens.
     pub pass: fn(usize) -> u64,
-    /// Of drafting, by its blocks.
+    /// Of drafting, by its draft blocks.
     pub draft: fn(usize) -> u64,
 }
 
@@ -61,7 +61,7 @@ impl Default for FakeOptions {
     }
 }
 
-/// The KV blocks of a fake target, shared with the drafter that is to draft well.
+/// The KV blocks of a fake target model, which the fake drafter reads too.
 #[derive(Clone, Debug)]
 pub struct FakeModel {
     pub(super) options: FakeOptions,
@@ -70,7 +70,7 @@ pub struct FakeModel {
 }
 
 impl FakeModel {
-    /// A model with nothing in its KV blocks.
+    /// A model with empty KV blocks.
     pub fn new(options: FakeOptions) -> Self {
         let rows = TargetRows {
             full: Cells::new(options.full_blocks),
@@ -79,7 +79,7 @@ impl FakeModel {
         Self { options, rows: Arc::new(Mutex::new(rows)), clock: Arc::default() }
     }
 
-    /// What all passes and drafts took so far.
+    /// Time of all passes and drafting so far.
     pub fn elapsed(&self) -> Duration {
         Duration::from_micros(self.clock.load(Ordering::Relaxed))
     }
@@ -88,21 +88,21 @@ impl FakeModel {
         self.clock.fetch_add(microseconds, Ordering::Relaxed);
     }
 
-    /// Scores behind a row of this hash.
+    /// Logits behind a position of this hash.
     pub(super) fn logits(&self, hash: u64, out: &mut [f32]) {
-        for (id, score) in out.iter_mut().enumerate() {
-            *score = (hash64(hash, id as u64) >> 44) as f32 * (2.0 / (1u64 << 20) as f32);
+        for (id, logit) in out.iter_mut().enumerate() {
+            *logit = (hash64(hash, id as u64) >> 44) as f32 * (2.0 / (1u64 << 20) as f32);
         }
         out[self.likeliest(hash).0 as usize] += self.options.peak;
     }
 
-    /// The token that stands out.
+    /// The likeliest token.
     pub(super) fn likeliest(&self, hash: u64) -> Token {
         Token((hash >> 32) as u32 % self.options.vocab as u32)
     }
 }
 
-/// One row a position: what the full and the window layer of the target store.
+/// A cell per position: what the full and the window layer of the target model store.
 #[derive(Debug)]
 pub(super) struct TargetRows {
     pub(super) full: Cells,
@@ -110,7 +110,7 @@ pub(super) struct TargetRows {
 }
 
 impl TargetRows {
-    /// Hash of a row: of its token, its position and all rows before it that it sees. Rows of the
+    /// Hash of a position: of its token, its number and all positions it attends to. Those of the
     /// last positions that are in no KV block yet come from `trial`.
     pub(super) fn hash(
         &self,
@@ -129,7 +129,7 @@ impl TargetRows {
             fold(self.full.at(KvGroup::Full, blocks, p));
         }
         trial.iter().for_each(|cell| fold(*cell));
-        // The window's rows count differently: a KV block of one group never passes for the other's.
+        // Cells of the window count differently: a block of one group never passes for the other's.
         let oldest = position.saturating_sub(reach);
         for p in oldest..stored {
             fold(!self.window.at(KvGroup::Window, blocks, p));
@@ -173,7 +173,7 @@ impl Cells {
         self.0[Self::index(group, blocks, position)] = cell;
     }
 
-    /// Makes the copies of this group. Rows that do not matter are spoilt.
+    /// Makes the copies of this group. Positions that were not copied are overwritten with garbage.
     pub(super) fn copy(&mut self, group: KvGroup, copies: &[BlockCopy]) {
         for copy in copies.iter().filter(|copy| copy.group == group) {
             let (from, to) = (copy.from as usize * KV_BLOCK_SIZE, copy.to as usize * KV_BLOCK_SIZE);

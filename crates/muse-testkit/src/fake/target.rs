@@ -1,4 +1,4 @@
-//! The fake target: stores a hash a row and logits tokens by it.
+//! The fake target model: stores a hash at every position and derives logits from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use muse_core::{Error, Result};
 
 use super::{FakeModel, device_fault};
 
-/// A target without weights. Runs on any device.
+/// A target model without weights, on any device.
 pub struct FakeTarget<B: Backend> {
     backend: Arc<B>,
     model: FakeModel,
@@ -24,7 +24,7 @@ pub struct FakeTarget<B: Backend> {
 }
 
 impl<B: Backend> FakeTarget<B> {
-    /// A target of this model.
+    /// A target model with these KV blocks.
     pub fn new(backend: Arc<B>, model: FakeModel) -> Result<Self> {
         let options = model.options;
         let window = Some(options.reach + 1);
@@ -62,8 +62,8 @@ impl<B: Backend> FakeTarget<B> {
     }
 }
 
-/// What a row shows the drafter: as much of its hash as an `f32` holds exactly.
-pub(super) fn tap(hash: u64) -> f32 {
+/// The hidden state of a position: as much of its hash as an `f32` holds exactly.
+pub(super) fn hidden(hash: u64) -> f32 {
     (hash >> 40) as f32
 }
 
@@ -83,32 +83,32 @@ impl<B: Backend> TargetModel<B> for FakeTarget<B> {
             return Err(device_fault("running a pass"));
         }
         let rows: usize = batch.iter().map(|entry| entry.slice.len).sum();
-        assert!(rows <= self.model.options.rows, "{rows} rows are more than a pass holds");
+        assert!(rows <= self.model.options.rows, "{rows} tokens are more than a pass holds");
         let model = self.model.clone();
         model.spend((model.options.cost.pass)(rows));
         let mut store = model.rows.lock().expect("no panic while it was held");
-        let (mut row, mut scored) = (0, 0);
+        let (mut row, mut requested_rows) = (0, 0);
         for entry in batch {
             let BatchInput::Tokens(tokens) = entry.input else {
                 return Err(Error::Unsupported("the fake target takes tokens only".into()));
             };
-            assert_eq!(tokens.len(), entry.slice.len, "a token a row");
+            assert_eq!(tokens.len(), entry.slice.len, "a token per position");
             let blocks = &entry.slice.blocks;
             for (i, &token) in tokens.iter().enumerate() {
                 let position = entry.slice.start + i as u32;
                 let hash = store.hash(blocks, model.options.reach, token, position, &[]);
                 store.store(blocks, position, hash);
-                self.backend.write(&mut self.captured_hidden, row, &[tap(hash)])?;
+                self.backend.write(&mut self.captured_hidden, row, &[hidden(hash)])?;
                 row += 1;
-                let asked = match entry.logits {
+                let requested = match entry.logits {
                     LogitsRequest::None => false,
                     LogitsRequest::Last => i + 1 == tokens.len(),
                     LogitsRequest::All => true,
                 };
-                if asked {
+                if requested {
                     model.logits(hash, &mut self.row);
-                    self.backend.write(&mut self.logits, scored, &self.row)?;
-                    scored += 1;
+                    self.backend.write(&mut self.logits, requested_rows, &self.row)?;
+                    requested_rows += 1;
                 }
             }
         }
@@ -133,7 +133,9 @@ impl<B: Backend> EmbeddingAndLmHead<B> for FakeTarget<B> {
     }
 
     fn lm_head(&self, _: &B::Buf, _: usize, _: &mut B::Buf) -> Result<()> {
-        Err(Error::Unsupported("the fake target has no head: draft with the fake drafter".into()))
+        Err(Error::Unsupported(
+            "the fake target has no LM head: draft with the fake drafter".into(),
+        ))
     }
 }
 

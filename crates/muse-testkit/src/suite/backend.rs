@@ -1,5 +1,5 @@
-//! Operation tests of [`Backend`] against plain `f64` arithmetic, and of its promise that a row's
-//! bits do not depend on its company.
+//! Tests of the operations of a [`Backend`] against `f64` arithmetic, and of batch invariance: the
+//! bits of a row do not depend on the other rows of a call.
 
 mod attention;
 mod blocks;
@@ -11,15 +11,15 @@ use muse_core::contract::{Backend, KvType};
 use data::Noise;
 
 pub use attention::{
-    attention_batch_and_chunks_change_no_bit, attention_over_every_cache_type,
-    attention_reads_values_as_stored, attention_sees_what_the_mask_says,
+    attention_follows_the_mask, attention_is_invariant_to_batch_and_chunks,
+    attention_over_every_cache_type, attention_reads_values_as_stored,
     returned_blocks_are_never_touched,
 };
-pub use blocks::{block_copies_move_the_rows_asked, saved_blocks_come_back};
+pub use blocks::{block_copies_copy_the_given_positions, saved_blocks_load_alike};
 pub use rows::{
     copies_place_rows_and_columns, elementwise_operations, embeddings_are_table_rows,
     linear_in_every_format, no_rows_change_nothing, norms_by_row_and_by_head,
-    picks_follow_the_sampler, rope_turns_pairs_by_position, row_operations_ignore_company,
+    rope_turns_pairs_by_position, row_operations_are_batch_invariant, samples_follow_the_sampler,
     writes_read_back,
 };
 
@@ -43,16 +43,16 @@ macro_rules! backend_suite {
             norms_by_row_and_by_head
             rope_turns_pairs_by_position
             elementwise_operations
-            picks_follow_the_sampler
-            row_operations_ignore_company
+            samples_follow_the_sampler
+            row_operations_are_batch_invariant
             no_rows_change_nothing
-            attention_sees_what_the_mask_says
+            attention_follows_the_mask
             attention_over_every_cache_type
             attention_reads_values_as_stored
-            attention_batch_and_chunks_change_no_bit
+            attention_is_invariant_to_batch_and_chunks
             returned_blocks_are_never_touched
-            block_copies_move_the_rows_asked
-            saved_blocks_come_back
+            block_copies_copy_the_given_positions
+            saved_blocks_load_alike
         }
     };
     (@tests($device:expr, $tolerance:expr); $($test:ident)*) => {
@@ -85,16 +85,16 @@ pub struct Subject<'a, B: Backend> {
     pub device: &'a B,
     /// Error allowed, relative to the magnitude of what is summed.
     pub tolerance: f64,
-    /// What a buffer holds of a value; all of it by custom.
+    /// What a buffer stores of a value; the value itself by default.
     pub stored: fn(f32) -> f32,
-    /// Types of K/V stores that it has; all by custom.
+    /// Types of K/V that it supports; all by default.
     pub kinds: &'a [KvType],
-    /// Rows and columns that it works on at once, 1 by custom: heads and rows that are normed are a
-    /// multiple of it wide, copies begin at one, and rows up to one behind those named are not kept.
+    /// Rows and columns of its tiles, 1 by default: widths of heads and of normed rows, and columns at
+    /// which copies begin, are multiples of it; rows in the rest of a tile are undefined.
     pub tile: usize,
-    /// Positions that it rotates, from 0.
+    /// Positions that it can rotate, from 0.
     pub positions: u32,
-    /// Rows that attend one by one: over the end of a KV block, and no more than there is time for.
+    /// Positions of the test that attends one by one: over the end of a KV block.
     pub walk: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of [`KvPool`] against a model that really keeps a value in every row of every KV block.
+//! Tests of [`KvPool`] against a model that stores a value at every position of every KV block.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,16 +7,16 @@ use muse_core::contract::{
 };
 use muse_core::{Error, hash::hash64};
 
-/// Expands to one test per promise for the pool that the expression builds from a [`Shape`].
+/// Expands to one test per property for the pool that the expression builds from a [`Shape`].
 #[macro_export]
 macro_rules! kv_pool_suite {
     ($build:expr) => {
         $crate::kv_pool_suite!(@tests $build;
-            every_row_reads_back
+            every_position_reads_back
             exhaustion_changes_nothing
-            window_blocks_go_back_once_out_of_reach
+            window_blocks_are_freed_out_of_reach
             worst_case_is_enough_for_one
-            truncation_gives_back_what_was_reserved
+            truncation_frees_reserved_positions
         );
     };
     (@tests $build:expr; $($test:ident)*) => {
@@ -29,7 +29,7 @@ macro_rules! kv_pool_suite {
     };
 }
 
-/// Sizes of the pool wanted.
+/// Sizes of the pool to build.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// KV blocks of each group.
@@ -49,14 +49,14 @@ impl Shape {
 /// Builds a pool.
 pub type Build<'a> = &'a dyn Fn(Shape) -> Box<dyn KvPool>;
 
-/// Random sequences of all operations: committed rows in sight hold their values, free KV blocks are
-/// exactly those that no open sequence has, and all come back.
-pub fn every_row_reads_back(build: Build<'_>) {
+/// Random sequences of all operations: committed positions that are attended to hold their values,
+/// free KV blocks are exactly those that no open sequence has, and all are free in the end.
+pub fn every_position_reads_back(build: Build<'_>) {
     let mut cached = 0;
     for seed in 0..300 {
-        cached += Play::new(seed, build).run();
+        cached += Simulation::new(seed, build).run();
     }
-    println!("{cached} rows were found again");
+    println!("{cached} positions were found in the cache");
 }
 
 /// A reservation that does not fit leaves KV blocks and counts as they were.
@@ -80,7 +80,7 @@ pub fn exhaustion_changes_nothing(build: Build<'_>) {
 }
 
 /// At every length exactly the KV blocks in reach of the next position are held.
-pub fn window_blocks_go_back_once_out_of_reach(build: Build<'_>) {
+pub fn window_blocks_are_freed_out_of_reach(build: Build<'_>) {
     for reach in [0, 1, 63, 64, 100, 200] {
         let mut pool = build(Shape::new(16, 16, reach, 1));
         let seq = SeqId(9);
@@ -98,7 +98,7 @@ pub fn window_blocks_go_back_once_out_of_reach(build: Build<'_>) {
     }
 }
 
-/// A sequence alone in a pool of its worst case never meets exhaustion, whatever was there before.
+/// A sequence alone in a pool of its worst case always fits, whatever is cached.
 pub fn worst_case_is_enough_for_one(build: Build<'_>) {
     for seed in 0..60u64 {
         let dice = |n: u64, low: u64, high: u64| low + hash64(seed, n) % (high - low + 1);
@@ -129,8 +129,8 @@ pub fn worst_case_is_enough_for_one(build: Build<'_>) {
     }
 }
 
-/// What was reserved and not committed goes back at once, what was committed stays.
-pub fn truncation_gives_back_what_was_reserved(build: Build<'_>) {
+/// Reserved positions are freed at once, committed ones stay.
+pub fn truncation_frees_reserved_positions(build: Build<'_>) {
     let mut pool = build(Shape::new(8, 8, 200, 200));
     let seq = SeqId(4);
     pool.open(seq, &keys(5, 1)).expect("opens");
@@ -151,8 +151,8 @@ fn keys(seed: u64, count: u32) -> Vec<PositionKey> {
     (0..u64::from(count)).map(|i| PositionKey::Token(Token((hash64(seed, i) % 3) as u32))).collect()
 }
 
-/// A pool in use, and the truth about it.
-struct Play {
+/// A pool in use, and what its blocks must hold.
+struct Simulation {
     seed: u64,
     drawn: u64,
     shape: Shape,
@@ -164,7 +164,7 @@ struct Play {
     past: Vec<Vec<PositionKey>>,
 }
 
-impl Play {
+impl Simulation {
     fn new(seed: u64, build: Build<'_>) -> Self {
         let dice = |n: u64, low: u64, high: u64| low + hash64(seed, n) % (high - low + 1);
         let (full, window) = (dice(1, 1, 12) as usize, dice(2, 1, 12) as usize);
@@ -212,7 +212,7 @@ impl Play {
         let mut prompt = self.past[past][..len].to_vec();
         prompt.push(PositionKey::Token(Token(self.between(0, 2) as u32)));
         let cached = self.pool.open(seq, &prompt).expect("opens");
-        assert!((cached as usize) < prompt.len(), "the last row is never cached");
+        assert!((cached as usize) < prompt.len(), "the last position is never cached");
         self.open.insert(seq, prompt[..cached as usize].to_vec());
         self.past.push(prompt);
         u64::from(cached)
@@ -220,13 +220,13 @@ impl Play {
 
     fn close(&mut self, seq: SeqId) {
         self.pool.close(seq);
-        let said = self.open.remove(&seq).expect("open");
-        if !said.is_empty() {
-            self.past.push(said);
+        let sequence = self.open.remove(&seq).expect("open");
+        if !sequence.is_empty() {
+            self.past.push(sequence);
         }
     }
 
-    /// Back as far as the contract lets one go: where the window is still held.
+    /// Truncates as far back as the contract allows: to where the window is still held.
     fn truncate(&mut self, seq: SeqId) {
         let len = self.open[&seq].len() as u64;
         let base = u64::from(self.pool.block_table(seq).window_base);
@@ -236,7 +236,7 @@ impl Play {
         self.open.get_mut(&seq).expect("open").truncate(to as usize);
     }
 
-    /// A step: reserve, make the copies, write on trial, keep some.
+    /// A step: reserves, makes the copies, writes positions and commits some of them.
     fn advance(&mut self, seq: SeqId) {
         let rows = self.between(1, u64::from(self.shape.max_step_tokens)) as usize;
         let len = self.open[&seq].len();
@@ -249,24 +249,22 @@ impl Play {
         }
         self.copy(&copies);
         let kept = self.between(0, rows as u64) as usize;
-        let mut said = self.open[&seq].clone();
-        let new: Vec<PositionKey> = match self
-            .past
-            .iter()
-            .find(|past| past.len() >= len + kept && past[..len] == said[..] && past.len() > len)
-        {
-            // Say what somebody else said, so that KV blocks are worth sharing.
+        let mut sequence = self.open[&seq].clone();
+        let new: Vec<PositionKey> = match self.past.iter().find(|past| {
+            past.len() >= len + kept && past[..len] == sequence[..] && past.len() > len
+        }) {
+            // Continue like another sequence, so that KV blocks can be shared.
             Some(past) if kept.is_multiple_of(2) => past[len..len + kept].to_vec(),
             _ => (0..kept).map(|_| PositionKey::Token(Token(self.between(0, 2) as u32))).collect(),
         };
-        said.extend(&new);
-        let truth = chain(&said);
+        sequence.extend(&new);
+        let truth = chain(&sequence);
         for position in len..len + rows {
-            // What is not kept is spoilt.
+            // Positions that are not committed hold garbage.
             self.write(seq, position, truth.get(position).copied().unwrap_or(u64::MAX));
         }
         self.pool.commit(seq, &new);
-        self.open.insert(seq, said);
+        self.open.insert(seq, sequence);
     }
 
     fn copy(&mut self, copies: &[BlockCopy]) {
@@ -290,13 +288,13 @@ impl Play {
 
     fn check(&self) {
         let (mut full, mut window) = (HashSet::<u32>::new(), HashSet::<u32>::new());
-        for (&seq, said) in &self.open {
-            assert_eq!(self.pool.len(seq) as usize, said.len());
+        for (&seq, sequence) in &self.open {
+            assert_eq!(self.pool.len(seq) as usize, sequence.len());
             let blocks = self.pool.block_table(seq);
             full.extend(blocks.full);
             window.extend(blocks.window);
-            let seen = said.len().saturating_sub(self.shape.window_reach as usize);
-            for (position, value) in chain(said).into_iter().enumerate() {
+            let seen = sequence.len().saturating_sub(self.shape.window_reach as usize);
+            for (position, value) in chain(sequence).into_iter().enumerate() {
                 let (block, row) = blocks.slot(KvGroup::Full, position as u32);
                 let at = block as usize * KV_BLOCK_SIZE + row;
                 assert_eq!(self.full[at], value, "seed {}: {seq:?} at {position}", self.seed);
@@ -313,7 +311,7 @@ impl Play {
     }
 }
 
-/// What each row holds: a hash of all keys up to it.
+/// What each position holds: a hash of all keys up to it.
 fn chain(keys: &[PositionKey]) -> Vec<u64> {
     let mut hash = 0;
     let next = |key: &PositionKey| {

@@ -8,9 +8,9 @@ use anyhow::{Result, bail};
 use muse_core::contract::{Done, Event, FinishReason, Request, Sampling, Segment, Token};
 use muse_serve::App;
 
-/// What is asked for.
+/// A completion to run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
+pub(super) struct CompletionRequest<'a> {
     pub(super) prompt: &'a [Token],
     /// Tokens that end it.
     pub(super) stop: &'a [Token],
@@ -19,7 +19,7 @@ pub(super) struct Ask<'a> {
     pub(super) max_draft: Option<u32>,
 }
 
-/// What came.
+/// A finished completion.
 #[derive(Clone, Debug)]
 pub(super) struct Completion {
     pub(super) tokens: Vec<Token>,
@@ -30,36 +30,36 @@ pub(super) struct Completion {
 
 impl Completion {
     /// Runs a request that nothing else runs beside.
-    pub(super) fn run(app: &App, ask: &Ask<'_>) -> Result<Self> {
+    pub(super) fn run(app: &App, asked: &CompletionRequest<'_>) -> Result<Self> {
         let request = Request {
-            prompt: vec![Segment::Tokens(ask.prompt.to_vec())],
+            prompt: vec![Segment::Tokens(asked.prompt.to_vec())],
             sampling: Sampling::default(),
-            stop: ask.stop.to_vec(),
-            max_tokens: Some(ask.max_tokens),
-            max_draft: ask.max_draft,
+            stop: asked.stop.to_vec(),
+            max_tokens: Some(asked.max_tokens),
+            max_draft: asked.max_draft,
             logprobs: None,
             constraint: None,
             deadline: None,
-            priority: 0,
+            ..Request::default()
         };
         let (sender, receiver) = mpsc::channel();
-        let mut said = Vec::with_capacity(ask.max_tokens as usize);
+        let mut arrivals = Vec::with_capacity(asked.max_tokens as usize);
         let submitted = Instant::now();
         let sink = move |event| {
             match event {
-                Event::Token(picked) => said.push((picked.token, submitted.elapsed())),
-                // Whoever does not listen any more has no use for it.
-                Event::Done(done) => drop(sender.send((std::mem::take(&mut said), done))),
+                Event::Token(sampled) => arrivals.push((sampled.token, submitted.elapsed())),
+                // A caller that gave up has dropped the receiver.
+                Event::Done(done) => drop(sender.send((std::mem::take(&mut arrivals), done))),
                 Event::Prefill { .. } => {}
             }
             ControlFlow::Continue(())
         };
         app.engine.submit(request, Box::new(sink))?;
-        let (said, done) = receiver.recv()?;
+        let (arrivals, done) = receiver.recv()?;
         if !matches!(done.reason, FinishReason::Stop(_) | FinishReason::Length) {
             bail!("a completion ended by {:?}; run it again", done.reason);
         }
-        let (tokens, arrived) = said.into_iter().unzip();
+        let (tokens, arrived) = arrivals.into_iter().unzip();
         Ok(Self { tokens, arrived, done })
     }
 

@@ -10,9 +10,9 @@ use muse_serve::App;
 use muse_serve::runtime::backends::Backends;
 use muse_serve::runtime::{LoadOptions, Loaded, PassWork, Roofline};
 
-use super::completion::{Ask, Completion};
+use super::completion::{Completion, CompletionRequest};
 use super::machine;
-use super::record::{Line, Measure, Record};
+use super::record::{Measure, Measurement, Record};
 use super::samples::Samples;
 use crate::cli::args::BenchCommand;
 use crate::cli::terminal::{Progress, Screen};
@@ -50,13 +50,13 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
         lines,
     };
     let text = if command.json { format!("{}\n", record.json()) } else { record.to_string() };
-    Screen::new().say(&text)?;
+    Screen::new().print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Room for the longest measurement and no more, unless the user says otherwise.
 fn options(command: &BenchCommand) -> Result<LoadOptions> {
-    let options = command.config.model(&command.model)?;
+    let options = command.config.model(&command.model())?;
     let most = |list: &[u32]| list.iter().copied().max().unwrap_or(0);
     if [&command.prompt, &command.rows].into_iter().flatten().any(|&rows| rows == 0) {
         bail!("a pass of 0 rows measures nothing; -p and --rows take numbers from 1");
@@ -77,11 +77,11 @@ fn tokens(count: u32, vocab: u32) -> Vec<Token> {
 }
 
 /// Prompts and verifies, in turn, so that what disturbs one disturbs all.
-fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
+fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Measurement>> {
     let vocab = loaded.card.vocab;
     let mut runner = loaded.model_runner()?;
     let limits = runner.limits();
-    let (most_rows, most_scored) = (limits.max_num_batched_tokens, limits.max_logits_rows);
+    let (max_tokens, most_scored) = (limits.max_num_batched_tokens, limits.max_logits_rows);
     let prompts = command.prompt.iter().map(|&rows| Measure::Prompt { rows: rows as usize });
     // The last row of one row is all of them.
     let verifies = command.rows.iter().flat_map(|&rows| {
@@ -90,7 +90,9 @@ fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
     });
     let measures: Vec<Measure> = prompts.chain(verifies).collect();
     if let Some(measure) = measures.iter().find(|measure| measure.scored() > most_scored) {
-        bail!("{measure}: a pass logits at most {most_scored} rows here; give smaller --rows");
+        bail!(
+            "{measure}: a pass gives logits of at most {most_scored} tokens here; give smaller --rows"
+        );
     }
     let longest = measures.iter().map(|measure| measure.rows()).max().unwrap_or(0);
     let tokens = tokens(longest as u32, vocab);
@@ -104,8 +106,8 @@ fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
             let prompt = &tokens[..measure.rows()];
             runner.reset()?;
             // Rows that a pass cannot take at once go one chunk after the other.
-            for (i, chunk) in prompt.chunks(most_rows).enumerate() {
-                let last = (i + 1) * most_rows >= prompt.len();
+            for (i, chunk) in prompt.chunks(max_tokens).enumerate() {
+                let last = (i + 1) * max_tokens >= prompt.len();
                 let began = Instant::now();
                 runner.forward(chunk, if last { measure.logits() } else { LogitsRequest::None })?;
                 time += began.elapsed();
@@ -119,11 +121,11 @@ fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Line>> {
         }
     }
     let lines = measures.into_iter().zip(samples);
-    Ok(lines.map(|(measure, seconds)| Line { measure, seconds, accepted: None }).collect())
+    Ok(lines.map(|(measure, seconds)| Measurement { measure, seconds, accepted: None }).collect())
 }
 
 /// Single tokens through the engine, without and with a drafter.
-fn decode(command: &BenchCommand, app: &App) -> Result<Vec<Line>> {
+fn decode(command: &BenchCommand, app: &App) -> Result<Vec<Measurement>> {
     let mut lines = Vec::new();
     if command.tokens == 0 {
         return Ok(lines);
@@ -138,26 +140,35 @@ fn decode(command: &BenchCommand, app: &App) -> Result<Vec<Line>> {
         for repeat in 0..=command.repeats {
             for (&max_draft, (seconds, accepted)) in drafts.iter().zip(&mut found) {
                 let max_tokens = command.tokens.saturating_add(1);
-                let ask = Ask { prompt: &prompt, stop: &[], max_tokens, max_draft };
-                let Completion { done, .. } = Completion::run(app, &ask)?;
+                let request =
+                    CompletionRequest { prompt: &prompt, stop: &[], max_tokens, max_draft };
+                let Completion { done, .. } = Completion::run(app, &request)?;
                 if repeat > 0 {
                     seconds.0.push(done.timings.decode.as_secs_f64());
-                    let verifies = done.usage.accepted.len().max(1) as f64;
-                    accepted.0.push(f64::from(done.usage.accepted.iter().sum::<u32>()) / verifies);
+                    let verifies = done.usage.verifies.len().max(1) as f64;
+                    accepted.0.push(f64::from(done.usage.accepted()) / verifies);
                 }
             }
         }
         for (&max_draft, (seconds, accepted)) in drafts.iter().zip(found) {
             let (tokens, drafted) = (command.tokens as usize, max_draft.is_none());
             let measure = Measure::Decode { depth, tokens, drafted };
-            lines.push(Line { measure, seconds, accepted: drafted.then(|| accepted.median()) });
+            lines.push(Measurement {
+                measure,
+                seconds,
+                accepted: drafted.then(|| accepted.median()),
+            });
         }
     }
     Ok(lines)
 }
 
 /// What a measure takes at least.
-pub(super) fn least(measure: &Measure, work: &PassWork, roofline: &Roofline) -> Option<Duration> {
+pub(super) fn min_time(
+    measure: &Measure,
+    work: &PassWork,
+    roofline: &Roofline,
+) -> Option<Duration> {
     match *measure {
         Measure::Decode { drafted: true, .. } => None,
         Measure::Decode { tokens, .. } => Some(work.min_time(1, 1, roofline) * tokens as u32),

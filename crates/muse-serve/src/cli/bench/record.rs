@@ -9,7 +9,7 @@ use muse_serve::ModelCard;
 use muse_serve::runtime::{MemoryPlan, PassWork, Roofline};
 use serde_json::{Value, json};
 
-use super::measure::least;
+use super::measure::min_time;
 use super::{machine, samples::Samples};
 
 /// One way to run the model.
@@ -78,22 +78,22 @@ impl fmt::Display for Measure {
 }
 
 /// A measure with its times.
-pub(super) struct Line {
+pub(super) struct Measurement {
     pub(super) measure: Measure,
     pub(super) seconds: Samples,
     /// Draft tokens kept a verify, where some were made.
     pub(super) accepted: Option<f64>,
 }
 
-impl Line {
+impl Measurement {
     fn rates(&self) -> Samples {
         Samples(self.seconds.0.iter().map(|time| self.measure.rows() as f64 / time).collect())
     }
 
     /// The least time over the median.
     fn share(&self, record: &Record) -> Option<f64> {
-        let least = least(&self.measure, &record.work, &record.roofline)?;
-        Some(least.as_secs_f64() / self.seconds.median())
+        let min_time = min_time(&self.measure, &record.work, &record.roofline)?;
+        Some(min_time.as_secs_f64() / self.seconds.median())
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Record {
     /// Before and after.
     pub(super) load_average: [Option<f64>; 2],
     pub(super) roofline: Roofline,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<Measurement>,
 }
 
 impl Record {
@@ -162,7 +162,7 @@ impl Record {
         })
     }
 
-    fn measure(&self, line: &Line) -> Value {
+    fn measure(&self, line: &Measurement) -> Value {
         let mut value = json!({
             "measure": line.measure.key(),
             "rows": line.measure.rows(),
@@ -205,10 +205,10 @@ impl fmt::Display for Record {
             roofline.f32 / 1e9,
             (work.layers.bytes + work.lm_head.bytes) as f64 / 1e9,
         )?;
-        writeln!(f, "\n{:<32} {:>10} {:>21}  of ceiling", "", "tokens/s", "least to most")?;
+        writeln!(f, "\n{:<32} {:>10} {:>21}  of ceiling", "", "tokens/s", "min to max")?;
         for line in &self.lines {
             let rates = line.rates();
-            let spread = format!("{:.1} to {:.1}", rates.least(), rates.most());
+            let spread = format!("{:.1} to {:.1}", rates.min(), rates.max());
             write!(f, "{:<32} {:>10.1} {spread:>21}", line.measure, rates.median())?;
             match (line.share(self), line.accepted) {
                 (Some(share), _) => writeln!(f, "  {:>8.0} %", share * 100.0)?,

@@ -1,4 +1,4 @@
-//! Repeated measurements and what is said of them.
+//! Repeated measurements and their statistics.
 
 use serde_json::{Value, json};
 
@@ -12,11 +12,11 @@ impl Samples {
         self.quantile(0.5)
     }
 
-    pub(super) fn least(&self) -> f64 {
+    pub(super) fn min(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    pub(super) fn most(&self) -> f64 {
+    pub(super) fn max(&self) -> f64 {
         self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
@@ -33,8 +33,8 @@ impl Samples {
     pub(super) fn json(&self) -> Value {
         json!({
             "median": self.median(),
-            "least": self.least(),
-            "most": self.most(),
+            "min": self.min(),
+            "max": self.max(),
             "samples": self.0,
         })
     }
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn order_statistics() {
         let samples = Samples(vec![5.0, 1.0, 2.0, 10.0]);
-        assert_eq!((samples.least(), samples.median(), samples.most()), (1.0, 3.5, 10.0));
+        assert_eq!((samples.min(), samples.median(), samples.max()), (1.0, 3.5, 10.0));
         assert_eq!(samples.quantile(0.0), 1.0);
         assert!((samples.quantile(0.1) - 1.3).abs() < 1e-12);
         assert_eq!(samples.quantile(1.0), 10.0);

@@ -12,7 +12,7 @@ use muse_serve::runtime::{ContentHashes, LoadOptions};
 use muse_serve::service::{DrainGuard, Service};
 use sha2::{Digest, Sha256};
 
-use super::completion::{Ask, Completion};
+use super::completion::{Completion, CompletionRequest};
 use super::machine;
 use super::suite_record::{Entry, Mode, SuiteRecord};
 use crate::cli::args::BenchCommand;
@@ -23,15 +23,15 @@ use crate::cli::{load, on_failure};
 const CANONICAL: &str = include_str!("canonical.json");
 /// Tokens that are asked for.
 pub(super) const TOKENS: u32 = 256;
-/// The day that the model is told.
+/// The date in the prompts.
 pub(super) const DATE: &str = "2026-01-01";
 /// Room for the longest prompt and its completion.
 const CONTEXT: u32 = 2048;
-/// Tokens of the completion that nothing is said of: it finds cold memory.
+/// Tokens of the warm-up completion, which is not reported: memory is cold.
 const WARM_UP: u32 = 8;
 
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
-    let options = command.config.model(&command.model)?;
+    let options = command.config.model(&command.model())?;
     if options.kv_disk.is_some() {
         bail!("the suite runs with an empty cache; leave out --kv-disk");
     }
@@ -57,7 +57,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
         entries,
     };
     let text = if command.json { format!("{}\n", record.json()) } else { record.to_string() };
-    Screen::new().say(&text)?;
+    Screen::new().print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,8 +74,9 @@ fn entries(app: &Arc<App>) -> Result<Vec<Entry>> {
         progress.show("measuring the suite", i as u64, count as u64);
         let prompt = render(app, &text)?;
         let run = |max_draft, max_tokens| {
-            let ask = Ask { prompt: &prompt, stop: &app.stop, max_tokens, max_draft };
-            Completion::run(app, &ask)
+            let request =
+                CompletionRequest { prompt: &prompt, stop: &app.stop, max_tokens, max_draft };
+            Completion::run(app, &request)
         };
         if i == 0 {
             run(Some(0), WARM_UP)?;
@@ -122,7 +123,7 @@ fn mode(completion: &Completion) -> Result<Mode> {
         first_100: completion.rate(100),
         full: rates.tokens_per_second,
         prefill: rates.prefill_tokens_per_second,
-        accepted: usage.accepted.clone(),
+        accepted: usage.accepted_by_verify().collect(),
     })
 }
 

@@ -107,7 +107,7 @@ fn generate(loaded: Loaded, prompt: &[Token], count: u32) -> (Vec<Token>, Done) 
         logprobs: None,
         constraint: None,
         deadline: None,
-        priority: 0,
+        ..Request::default()
     };
     let (sender, receiver) = mpsc::channel();
     let sink = move |event| {
@@ -137,7 +137,7 @@ fn a_registered_backend_plans_loads_and_answers() {
     let (tokens, done) = generate(loaded, &prompt, 40);
     assert_eq!(tokens, expected);
     assert!(matches!(done.reason, FinishReason::Length), "{:?}", done.reason);
-    assert!(done.usage.accepted.iter().sum::<u32>() > 0, "{:?}", done.usage);
+    assert!(done.usage.accepted() > 0, "{:?}", done.usage);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Attention over scattered KV blocks against a plain softmax.
+//! Attention over scattered KV blocks against a softmax in `f64`.
 
 use muse_core::contract::{Attention, Backend, KvGroup, KvShape, KvType, Mask, SeqSlice};
 use muse_core::quant::{Format, q8_0};
@@ -17,7 +17,7 @@ const MASKS: [Mask; 7] = [
     Mask::DraftBlock { reach: 70 },
 ];
 
-/// A store, the rows that go into it, and queries.
+/// KV blocks of a layer, and how it is attended to.
 struct World<'a, B: Backend> {
     subject: &'a Subject<'a, B>,
     shape: KvShape,
@@ -36,7 +36,7 @@ struct Values {
 type Part<'a> = (&'a Sequence, &'a Values, u32, usize);
 
 impl<'a, B: Backend> World<'a, B> {
-    /// A store whose every row holds large numbers, as KV blocks of ended sequences may.
+    /// KV blocks whose every position holds large numbers, as KV blocks of ended sequences may.
     fn new(subject: &'a Subject<'a, B>, group: KvGroup, kind: KvType, heads: usize) -> Self {
         let shape = KvShape { group, blocks: KV_BLOCKS as usize, kv_heads: 2, head_dim: 64, kind };
         let mut kv = subject.device.alloc_kv(shape).unwrap();
@@ -141,7 +141,7 @@ fn sees(mask: Mask, t: usize, p: usize) -> bool {
 }
 
 /// Every mask, across KV block ends, for a chunk and for single rows of several sequences.
-pub fn attention_sees_what_the_mask_says<B: Backend>(subject: &Subject<'_, B>) {
+pub fn attention_follows_the_mask<B: Backend>(subject: &Subject<'_, B>) {
     for heads in [4, 32] {
         for mask in MASKS {
             let mut world = World::new(subject, KvGroup::Full, subject.kinds[0], heads);
@@ -207,12 +207,12 @@ pub fn attention_reads_values_as_stored<B: Backend>(subject: &Subject<'_, B>) {
     }
 }
 
-/// Any chunking and any company gives the same bits.
-pub fn attention_batch_and_chunks_change_no_bit<B: Backend>(subject: &Subject<'_, B>) {
+/// Any chunking and any batch composition gives the same bits.
+pub fn attention_is_invariant_to_batch_and_chunks<B: Backend>(subject: &Subject<'_, B>) {
     let end = subject.walk;
     for &kind in subject.kinds {
         for mask in [Mask::Causal { window: None }, Mask::Causal { window: Some(64) }] {
-            let run = |chunk: usize, company: bool| {
+            let run = |chunk: usize, batched: bool| {
                 let mut world = World::new(subject, KvGroup::Full, kind, 4);
                 let mut free = shuffled_blocks(KV_BLOCKS, chunk as u64);
                 let [first, other] = [end, end].map(|end| Sequence::new(&mut free, end, 0));
@@ -222,16 +222,16 @@ pub fn attention_batch_and_chunks_change_no_bit<B: Backend>(subject: &Subject<'_
                     let rows = chunk.min(end - start);
                     let mine = (&first, &values, start as u32, rows);
                     let theirs = (&other, &others, start as u32, rows.min(3));
-                    let batch = if company { vec![theirs, mine] } else { vec![mine] };
+                    let batch = if batched { vec![theirs, mine] } else { vec![mine] };
                     let got = world.step(&batch, mask);
                     out.extend_from_slice(&got[got.len() - rows * 256..]);
                 }
                 out
             };
             let whole = run(end, false);
-            for (chunk, company) in [(1, false), (1, true), (7, true), (64, false), (end, true)] {
-                let what = format!("{kind:?} {mask:?} in chunks of {chunk}, company {company}");
-                assert_same_bits(&what, &run(chunk, company), &whole);
+            for (chunk, batched) in [(1, false), (1, true), (7, true), (64, false), (end, true)] {
+                let what = format!("{kind:?} {mask:?} in chunks of {chunk}, batched: {batched}");
+                assert_same_bits(&what, &run(chunk, batched), &whole);
             }
         }
     }

@@ -44,7 +44,7 @@ fn answer<B: Backend>(
 }
 
 /// `copy_blocks` copies leading rows of KV blocks of its own group.
-pub fn block_copies_move_the_rows_asked<B: Backend>(subject: &Subject<'_, B>) {
+pub fn block_copies_copy_the_given_positions<B: Backend>(subject: &Subject<'_, B>) {
     for &kind in subject.kinds {
         let mut kv = filled(subject, kind);
         let before = answer(subject, &kv, &[1, 2], 99);
@@ -62,7 +62,7 @@ pub fn block_copies_move_the_rows_asked<B: Backend>(subject: &Subject<'_, B>) {
 }
 
 /// Saved KV blocks load elsewhere with the same bits, and short bytes are refused.
-pub fn saved_blocks_come_back<B: Backend>(subject: &Subject<'_, B>) {
+pub fn saved_blocks_load_alike<B: Backend>(subject: &Subject<'_, B>) {
     let device = subject.device;
     for &kind in subject.kinds {
         let kv = filled(subject, kind);

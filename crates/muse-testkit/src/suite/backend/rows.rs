@@ -228,7 +228,7 @@ fn check_pairs<B: Backend>(
 }
 
 /// `pick` appends what the sampler defines, row by row, in the order asked.
-pub fn picks_follow_the_sampler<B: Backend>(subject: &Subject<'_, B>) {
+pub fn samples_follow_the_sampler<B: Backend>(subject: &Subject<'_, B>) {
     let vocab = 1000;
     let data = subject.noise(5, 4 * vocab);
     let logits = subject.buf(4, &data);
@@ -256,20 +256,20 @@ pub fn picks_follow_the_sampler<B: Backend>(subject: &Subject<'_, B>) {
 }
 
 /// Every row operation gives a row the same bits alone and among 2, 3, 7, 16 and 33 rows.
-pub fn row_operations_ignore_company<B: Backend>(subject: &Subject<'_, B>) {
+pub fn row_operations_are_batch_invariant<B: Backend>(subject: &Subject<'_, B>) {
     let device = subject.device;
     let cols = 256;
     for format in [Format::F32, Format::F16, Format::Bf16, Format::Q8_0, Format::Q4K] {
         let weight = device.load(weight(format, 70, cols)).unwrap();
-        ignores_company(subject, &format!("linear {format}"), cols, 70, |x, rows, out, _| {
+        is_batch_invariant(subject, &format!("linear {format}"), cols, 70, |x, rows, out, _| {
             device.linear(x, rows, &mut [(&weight, out)]).unwrap();
         });
     }
     let (weight, head) = (subject.buf(1, &[1.5; 256]), subject.buf(1, &[0.5; 64]));
-    ignores_company(subject, "rms_norm", cols, cols, |x, rows, out, _| {
+    is_batch_invariant(subject, "rms_norm", cols, cols, |x, rows, out, _| {
         device.rms_norm(x, rows, Some(&weight), 1e-5, out).unwrap();
     });
-    ignores_company(subject, "rms_norm, rope, silu_mul", cols, cols, |x, rows, out, start| {
+    is_batch_invariant(subject, "rms_norm, rope, silu_mul", cols, cols, |x, rows, out, start| {
         device.rms_norm(x, rows, None, 1e-5, out).unwrap();
         device.head_norm(out, rows, &head, 1e-5).unwrap();
         let rope = Rope { head_dim: 64, theta: 10_000.0 };
@@ -314,7 +314,7 @@ pub fn no_rows_change_nothing<B: Backend>(subject: &Subject<'_, B>) {
 }
 
 /// Runs `op(x, rows, out, first_row)` on rows alone, then in batches, and compares bits.
-fn ignores_company<B: Backend>(
+fn is_batch_invariant<B: Backend>(
     subject: &Subject<'_, B>,
     what: &str,
     cols: usize,

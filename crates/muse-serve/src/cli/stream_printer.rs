@@ -7,26 +7,26 @@ use muse_proto::v1::chat_response::Event;
 use super::terminal::{Progress, Screen};
 
 /// Shows an answer while it comes.
-pub(super) struct Teller<'a> {
+pub(super) struct StreamPrinter<'a> {
     screen: &'a mut Screen,
     quiet: bool,
     progress: Progress,
-    voice: Voice,
+    section: Section,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Voice {
-    Silence,
+enum Section {
+    None,
     Reasoning,
     Text,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> StreamPrinter<'a> {
     pub(super) fn new(screen: &'a mut Screen, quiet: bool) -> Self {
-        Self { screen, quiet, progress: Progress::new(), voice: Voice::Silence }
+        Self { screen, quiet, progress: Progress::new(), section: Section::None }
     }
 
-    pub(super) fn tell(&mut self, event: &Event) -> io::Result<()> {
+    pub(super) fn push(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Progress(progress) if progress.done < progress.total => {
                 self.progress.show("reading", progress.done.into(), progress.total.into());
@@ -37,42 +37,42 @@ impl<'a> Teller<'a> {
         match event {
             _ if self.quiet => Ok(()),
             Event::Reasoning(delta) => {
-                self.turn_to(Voice::Reasoning)?;
-                self.screen.mutter(&delta.text)
+                self.begin_section(Section::Reasoning)?;
+                self.screen.print_dimmed(&delta.text)
             }
             Event::Text(delta) => {
-                self.turn_to(Voice::Text)?;
-                self.screen.say(&delta.text)
+                self.begin_section(Section::Text)?;
+                self.screen.print(&delta.text)
             }
             Event::ToolCall(call) => {
-                self.turn_to(Voice::Text)?;
-                self.screen.say(&format!("call {} {}\n", call.name, call.arguments_json))
+                self.begin_section(Section::Text)?;
+                self.screen.print(&format!("call {} {}\n", call.name, call.arguments_json))
             }
             Event::Progress(_) | Event::Usage(_) | Event::Finish(_) => Ok(()),
         }
     }
 
-    fn turn_to(&mut self, voice: Voice) -> io::Result<()> {
-        let between = match (self.voice, voice) {
+    fn begin_section(&mut self, section: Section) -> io::Result<()> {
+        let between = match (self.section, section) {
             (from, to) if from == to => return Ok(()),
             // Without colours, a word tells the reasoning from the answer.
-            (from, Voice::Reasoning) if !self.screen.dims() => match from {
-                Voice::Silence => "reasoning: ",
+            (from, Section::Reasoning) if !self.screen.dims() => match from {
+                Section::None => "reasoning: ",
                 _ => "\n\nreasoning: ",
             },
-            (Voice::Silence, _) => "",
+            (Section::None, _) => "",
             _ => "\n\n",
         };
-        self.voice = voice;
-        self.screen.say(between)
+        self.section = section;
+        self.screen.print(between)
     }
 
     /// Ends the line that the answer left open.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.progress.clear();
-        match self.voice {
-            Voice::Silence => Ok(()),
-            Voice::Reasoning | Voice::Text => self.screen.say("\n"),
+        match self.section {
+            Section::None => Ok(()),
+            Section::Reasoning | Section::Text => self.screen.print("\n"),
         }
     }
 }

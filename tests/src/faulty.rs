@@ -1,5 +1,5 @@
-//! A backend with one operation bent: mistakes that only code can make, to see a golden catch
-//! them.
+//! A backend with one faulty operation: mistakes that no edited checkpoint can show, which the
+//! goldens must notice.
 
 use std::sync::Mutex;
 
@@ -9,11 +9,11 @@ use muse_core::contract::{
     Token, WeightView,
 };
 
-/// A mistake.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bend {
+pub enum Fault {
     /// None: the backend as it is.
-    Straight,
+    Nothing,
     /// The attention gate reads the residual stream instead of the normed input.
     GateFromResidual,
     /// There is no attention gate.
@@ -22,7 +22,7 @@ pub enum Bend {
     RawEmbeddings,
     /// Embeddings are multiplied by this after their norm.
     ScaledEmbeddings(f32),
-    /// Rows of a block see earlier rows only.
+    /// Positions of a draft block attend to earlier ones only.
     CausalBlocks,
     /// Query head `j` reads K/V head `j % kv_heads` instead of `j / group`.
     StridedHeads {
@@ -31,19 +31,19 @@ pub enum Bend {
     },
 }
 
-/// `inner` with a mistake.
-pub struct Bent<B: Backend> {
+/// A backend with a fault.
+pub struct FaultyBackend<B: Backend> {
     inner: B,
-    bend: Bend,
+    fault: Fault,
     hidden: usize,
     /// Input of the last weighted norm.
     residual: Mutex<Vec<f32>>,
 }
 
-impl<B: Backend> Bent<B> {
-    /// Bends a backend for a model of this hidden width.
-    pub fn new(inner: B, bend: Bend, hidden: usize) -> Self {
-        Self { inner, bend, hidden, residual: Mutex::default() }
+impl<B: Backend> FaultyBackend<B> {
+    /// Plants a fault into a backend, for a model of this hidden width.
+    pub fn new(inner: B, fault: Fault, hidden: usize) -> Self {
+        Self { inner, fault, hidden, residual: Mutex::default() }
     }
 
     /// The heads of `buf`'s rows in another order: new head `j` is old head `order(j)`.
@@ -67,7 +67,7 @@ impl<B: Backend> Bent<B> {
     }
 }
 
-impl<B: Backend> Backend for Bent<B> {
+impl<B: Backend> Backend for FaultyBackend<B> {
     type Buf = B::Buf;
     type Weight = B::Weight;
     type Kv = B::Kv;
@@ -80,16 +80,16 @@ impl<B: Backend> Backend for Bent<B> {
         eps: f32,
         out: &mut B::Buf,
     ) -> Result<()> {
-        match (weight, self.bend) {
-            (None, Bend::RawEmbeddings) => {
+        match (weight, self.fault) {
+            (None, Fault::RawEmbeddings) => {
                 let all: Vec<u32> = (0..rows as u32).collect();
                 return self.inner.copy(x, &all, out, 0, 0);
             }
-            (None, Bend::ScaledEmbeddings(factor)) => {
+            (None, Fault::ScaledEmbeddings(factor)) => {
                 self.inner.rms_norm(x, rows, weight, eps, out)?;
                 return self.inner.scale_softcap(out, rows, factor, None);
             }
-            (Some(_), Bend::GateFromResidual) => {
+            (Some(_), Fault::GateFromResidual) => {
                 let mut residual = self.residual.lock().expect("one thread");
                 residual.resize(rows * self.hidden, 0.0);
                 self.inner.read(x, 0, &mut residual)?;
@@ -107,7 +107,7 @@ impl<B: Backend> Backend for Bent<B> {
     ) -> Result<()> {
         self.inner.linear(x, rows, into)?;
         // Only attention has four: q, k, v and the gate.
-        if let (Bend::GateFromResidual, [_, _, _, gate]) = (self.bend, into) {
+        if let (Fault::GateFromResidual, [_, _, _, gate]) = (self.fault, into) {
             let mut residual = self.inner.alloc(rows, self.hidden)?;
             self.inner.write(&mut residual, 0, &self.residual.lock().expect("one thread"))?;
             self.inner.linear(&residual, rows, std::slice::from_mut(gate))?;
@@ -124,11 +124,11 @@ impl<B: Backend> Backend for Bent<B> {
         out: &mut B::Buf,
     ) -> Result<()> {
         let mut attention = *attention;
-        match (self.bend, attention.mask) {
-            (Bend::CausalBlocks, Mask::DraftBlock { reach }) => {
+        match (self.fault, attention.mask) {
+            (Fault::CausalBlocks, Mask::DraftBlock { reach }) => {
                 attention.mask = Mask::Causal { window: Some(reach + 1) };
             }
-            (Bend::StridedHeads { kv_heads }, Mask::Causal { .. }) => {
+            (Fault::StridedHeads { kv_heads }, Mask::Causal { .. }) => {
                 let rows = slices.iter().map(|slice| slice.len).sum();
                 let Attention { heads, head_dim, .. } = attention;
                 let group = heads / kv_heads;
@@ -148,7 +148,7 @@ impl<B: Backend> Backend for Bent<B> {
     }
 
     fn gate(&self, x: &mut B::Buf, rows: usize, gate: &B::Buf) -> Result<()> {
-        if self.bend == Bend::NoGate { Ok(()) } else { self.inner.gate(x, rows, gate) }
+        if self.fault == Fault::NoGate { Ok(()) } else { self.inner.gate(x, rows, gate) }
     }
 
     fn alloc(&self, rows: usize, cols: usize) -> Result<B::Buf> {

@@ -1,0 +1,85 @@
+//! Flags and variables: what is short for what, what empty and unknown variables do.
+
+use super::*;
+
+/// Runs with only these variables of muse's.
+fn muse_env(args: &[&str], variables: &[(&str, &str)]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MUSE_") {
+            command.env_remove(name);
+        }
+    }
+    let output = command.args(args).envs(variables.iter().copied()).output().expect("muse runs");
+    let text = |bytes| String::from_utf8(bytes).expect("muse writes UTF-8");
+    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+const GENERATE: [&str; 5] = ["generate", "--ids", "5", "--max-tokens", "1"];
+
+#[test]
+fn empty_variables_are_unset() {
+    let names = ["MODEL", "CONTEXT", "EXACT", "CONFIG", "BACKEND", "KV", "NO_DRAFT"];
+    let names = names.map(|name| format!("MUSE_{name}"));
+    let empty: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    muse_env(&GENERATE, &empty).ok();
+}
+
+#[test]
+fn an_error_names_the_variable() {
+    muse_env(&GENERATE, &[("MUSE_CONTEXT", "many")]).refused(&["MUSE_CONTEXT", "many"]);
+    muse_env(&GENERATE, &[("MUSE_EXACT", "perhaps")]).refused(&["MUSE_EXACT", "perhaps"]);
+    // Only a command that would use it reads a variable, and a flag comes before it.
+    muse_env(&["inspect", path(&tiny())], &[("MUSE_CONTEXT", "many")]).ok();
+    muse_env(&GENERATE, &[("MUSE_EXACT", "1"), ("MUSE_NO_DRAFT", "0")]).ok();
+    muse_env(&[&GENERATE[..], &["--no-draft"]].concat(), &[("MUSE_MAX_DRAFT", "2")]).ok();
+}
+
+#[test]
+fn an_unknown_variable_is_warned_about() {
+    let done = muse_env(&GENERATE, &[("MUSE_CONTEX", "512"), ("MUSE_SERVICE_HOST", "10.0.0.1")]);
+    assert_eq!((done.code, done.err.lines().count()), (Some(0), 1), "{}", done.err);
+    for word in ["warning: ", "MUSE_CONTEX;", "MUSE_CONTEXT"] {
+        assert!(done.err.contains(word), "no {word} in {}", done.err);
+    }
+}
+
+#[test]
+fn the_help_names_variables_and_shows_no_value() {
+    let help = muse_env(&["serve", "--help"], &[("MUSE_CONTEXT", "77")]).ok();
+    for word in ["MUSE_CONTEXT", "MUSE_HTTP_PORT", "--host", "--port", "-m, --model"] {
+        assert!(help.contains(word), "no {word} in {help}");
+    }
+}
+
+#[test]
+fn a_model_is_named_by_its_place_too() {
+    let tiny = tiny();
+    let model = path(&tiny);
+    let refused = |args: &[&str]| muse(args).refused(&["tokenizer"]);
+    refused(&["chat", "-m", model, "Hello"]);
+    let args = ["bench", model, "--tokens", "1", "--repeats", "1", "--prompt", "64", "--json"];
+    let record = muse(&[&args[..], &["--rows", "1", "--depth", "0"]].concat()).json();
+    assert_eq!(record["model"], "target");
+    muse(&["serve", "/nowhere", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+        .refused(&["/nowhere"]);
+    let both = muse(&["serve", model, "--model", model]);
+    assert_eq!(both.code, Some(2), "{}", both.err);
+}
+
+#[test]
+fn hosts_ports_and_names_are_addresses() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let refused = |args: &[&str], words: &[&str]| {
+        let args = [&["serve", "--grpc", "127.0.0.1:0", "--model", "/nowhere"], args].concat();
+        muse(&args).refused(words);
+    };
+    refused(&["--port", &port], &["HTTP", &format!("127.0.0.1:{port}")]);
+    refused(&["--http", &format!("localhost:{port}")], &["HTTP", &format!("127.0.0.1:{port}")]);
+    refused(&["--host", "0.0.0.0", "--port", &port], &["HTTP", &format!("0.0.0.0:{port}")]);
+    refused(&["--http", "no-such-host.invalid:80"], &["--http", "no-such-host.invalid"]);
+    let wrong = muse(&["serve", "--http", "8080"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("localhost:8080"), "{}", wrong.err);
+}
