@@ -26,10 +26,12 @@ mod app;
 pub mod grpc;
 mod http;
 mod kv_disk;
+mod loading;
 pub mod runtime;
 mod server;
 pub mod service;
 mod status;
 
 pub use app::{App, ModelCard, ModelNames};
+pub use loading::{LoadProgress, LoadingServer};
 pub use server::{ServeOptions, Server};

@@ -153,7 +153,7 @@ impl Server {
     }
 }
 
-async fn listen(name: &str, address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) async fn listen(name: &str, address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| bind_error(name, address, &error))
 }
 

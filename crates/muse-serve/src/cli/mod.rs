@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use args::{Cli, Command};
+use muse_serve::LoadProgress;
 use muse_serve::runtime::{self, LoadOptions, Loaded, OnFailure};
 use terminal::Progress;
 
@@ -48,8 +49,16 @@ pub(crate) fn run() -> ExitCode {
 
 /// Loads a model, showing how far it is.
 fn load(options: &LoadOptions) -> Result<Loaded> {
+    load_noting(options, &LoadProgress::default())
+}
+
+/// The same, noting how far it is in `noted` too.
+fn load_noting(options: &LoadOptions, noted: &LoadProgress) -> Result<Loaded> {
     let mut progress = Progress::new();
-    let mut show = |what: &str, done, total| progress.show(what, done as u64, total as u64);
+    let mut show = |what: &str, done, total| {
+        noted.set(what, done, total);
+        progress.show(what, done as u64, total as u64);
+    };
     let loaded = runtime::load(options, &mut show)?;
     progress.clear();
     if loaded.plan.cut_from.is_some() {

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use muse_serve::runtime::LoadOptions;
-use muse_serve::{App, Server};
+use muse_serve::{App, LoadProgress, LoadingServer, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use super::args::ServeCommand;
-use super::{load, on_failure};
+use super::{load_noting, on_failure};
 use crate::config::Serving;
 use crate::logging;
 
@@ -26,18 +26,24 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     logging::start(&log, log_format)?;
     let model = command.config.model(&command.model())?;
     Server::check(&options)?;
-    let loaded = load(&LoadOptions {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let (mut options, progress) = (options, LoadProgress::default());
+    let loading = runtime.block_on(LoadingServer::start(&mut options, progress.clone()))?;
+    info!("loading; health is not serving until then");
+    let load_options = LoadOptions {
         default_max_parallel: DEFAULT_MAX_PARALLEL,
         target_itl: Some(target_itl),
         ..model
-    })?;
+    };
+    let loaded = load_noting(&load_options, &progress)?;
     let app = Arc::new(App { names, ..loaded.start(on_failure())? });
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(loading.stop());
     let served: Result<()> = runtime.block_on(async {
         let mut signals = stop_signals()?;
         let name = app.model.name.clone();
         let server = Server::bind(app, options).await?;
         info!(grpc = %server.grpc_addr(), http = %server.http_addr(), "serving {name}");
+        info!("try: muse chat --server {} \"Hello\"", server.grpc_addr());
         let stop = async move {
             next_signal(&mut signals).await;
             info!("stopping when running requests are done; tell it again to stop at once");
