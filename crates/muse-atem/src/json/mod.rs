@@ -242,9 +242,9 @@ mod tests {
         let names = (0..100_000).map(|i| format!("d{i}"));
         let all = Json::Object(names.map(|name| (name, Json::Null)).collect());
         let references = References::new(&all);
-        let start = std::time::Instant::now();
+        let start = muse_testkit::CpuTimer::start();
         let found = (0..100_000).map(|i| Json::String(format!("#/d{i}")));
         assert_eq!(found.filter(|target| references.follow(target).is_some()).count(), 100_000);
-        assert!(start.elapsed().as_secs() < 5, "took {:?}", start.elapsed());
+        assert!(start.elapsed().as_secs() < 30, "took {:?}", start.elapsed());
     }
 }

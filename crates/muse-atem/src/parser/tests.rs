@@ -82,7 +82,7 @@ fn many_parameters() {
     let text = " to=count<|message|><atem:invoke name=\"count\">\n".to_owned()
         + &parameters
         + "</atem:invoke><|eot|>";
-    let start = std::time::Instant::now();
+    let start = muse_testkit::CpuTimer::start();
     let (_, out) = push_all(&text, text.len(), &[]);
     assert!(matches!(out.as_slice(), [ParsedEvent::ToolCall(_)]));
     assert!(start.elapsed().as_secs() < 30, "took {:?}", start.elapsed());
@@ -105,7 +105,7 @@ fn server_dos_005_each_bracket_is_emitted_at_once() {
 fn a_long_stop_text_costs_no_more() {
     let stop = ["a".repeat(10_000) + "b"];
     let text = " to=user<|message|>".to_owned() + &"a".repeat(1_000_000);
-    let start = std::time::Instant::now();
+    let start = muse_testkit::CpuTimer::start();
     let (_, out) = push_all(&text, 1, &stop);
     let content: usize =
         out.iter().map(|event| matches!(event, ParsedEvent::Content(_)) as usize).sum();

@@ -94,7 +94,7 @@ fn recursive_schemas_terminate() {
         wide = json!({"allOf": [{"anyOf": [wide, {"minimum": 1}]}]});
     }
     all["$defs"] = json!({});
-    let start = std::time::Instant::now();
+    let start = muse_testkit::CpuTimer::start();
     for shape in [&knot, &all, &json!({"$ref": "#"}), &wide] {
         // Refused or compiled, but quickly and without a crash.
         let (conversation, choice, rule) = request(schema(shape));
@@ -140,7 +140,7 @@ fn schemas_that_expand_exponentially_are_refused_at_once() {
             defs[format!("a{i}")] = json!({"anyOf": vec![next; 100]});
         }
         let body = tool(defs, json!({"$ref": "#/$defs/a1"}));
-        let start = std::time::Instant::now();
+        let start = muse_testkit::CpuTimer::start();
         let message = refusal(body);
         assert!(message.contains("`$ref`") && message.contains("smaller"), "{message}");
         assert!(start.elapsed().as_secs() < 10, "took {:?}", start.elapsed());
@@ -149,7 +149,7 @@ fn schemas_that_expand_exponentially_are_refused_at_once() {
     let large: serde_json::Map<_, _> =
         (0..1000).map(|i| (format!("d{i}"), json!({"description": "x".repeat(1000)}))).collect();
     let body = tool(json!(large), json!({"anyOf": vec![json!({"type": "object"}); 4096]}));
-    let start = std::time::Instant::now();
+    let start = muse_testkit::CpuTimer::start();
     let message = refusal(body);
     assert!(message.contains("bytes") && message.contains("smaller"), "{message}");
     assert!(start.elapsed().as_secs() < 10, "took {:?}", start.elapsed());
@@ -159,7 +159,7 @@ fn schemas_that_expand_exponentially_are_refused_at_once() {
 fn server_dos_002_hostile_patterns_run_in_linear_time() {
     let mut constraint = constraint(schema(&json!({"type": "string", "pattern": "^(a+)+$"})));
     let long = "a".repeat(2000);
-    let start = std::time::Instant::now();
+    let start = muse_testkit::CpuTimer::start();
     check(
         &mut constraint,
         &[&format!(" to=user<|message|>\"{long}\"<|eot|>")],
@@ -269,7 +269,7 @@ fn expensive_schemas_are_refused_before_compiling() {
     let divisors = |key: &str| json!({key: [{"multipleOf": 9973}, {"multipleOf": 99.41}]});
     let patterns: serde_json::Map<_, _> = (0..17).map(|i| (format!("^p{i}$"), json!({}))).collect();
     let long = json!({"type": "string", "pattern": "^a*$", "minLength": 15_000});
-    let start = std::time::Instant::now();
+    let start = muse_testkit::CpuTimer::start();
     for (words, shape) in [
         (["401 of the `properties` of the top", "at most 400"], object(401, 0, &integer)),
         (["4001", "at most 4000"], object(4001, 4001, &integer)),

@@ -98,7 +98,8 @@ mod tests {
         assert_eq!(after.len(), THREADS);
         for (thread, time) in after {
             let time = time - before[&thread];
-            assert!(time < Duration::from_millis(5), "{thread:?} ran for {time:?}");
+            // Waking up for the tasks takes some; a thread that polls would use most of the wait.
+            assert!(time < Duration::from_millis(50), "{thread:?} ran for {time:?}");
         }
     }
 

@@ -69,9 +69,12 @@ fn an_interrupt_stops_the_answer_and_not_the_conversation() {
         line.clear();
         assert_ne!(output.read_line(&mut line).expect("UTF-8"), 0, "the first answer comes");
     }
-    // The next one takes much longer to read than the signal to arrive.
+    // The next prompt takes much longer than the signal, which is sent when its prefill has begun.
+    let begun = cpu_ticks(&child) + 5;
     writeln!(input, "{}", "no ".repeat(1200)).expect("a reader");
-    std::thread::sleep(Duration::from_millis(200));
+    while cpu_ticks(&child) < begun {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     signal("-INT", &child);
     writeln!(input, "What is 7 + 8?").expect("a reader");
     drop(input);

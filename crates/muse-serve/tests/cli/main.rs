@@ -93,6 +93,14 @@ fn tiny() -> PathBuf {
     golden_dir().join("tiny/target")
 }
 
+/// CPU time that a process has used, in ticks of 10 ms.
+fn cpu_ticks(process: &Child) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).expect("procfs");
+    // utime and stime of proc(5), counted from behind the name.
+    let fields = stat.rsplit_once(')').expect("a name in parentheses").1.split_whitespace();
+    fields.skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum()
+}
+
 fn signal(name: &str, process: &Child) {
     let id = process.id().to_string();
     assert!(Command::new("kill").args([name, &id]).status().expect("kill").success());

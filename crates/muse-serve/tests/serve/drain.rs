@@ -1,6 +1,7 @@
 //! Health, reflection and draining.
 
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio_stream::StreamExt;
@@ -11,7 +12,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::{v1, v1alpha};
 
 use crate::client::{channel, chat, chat_request, http, responses, texts_of};
-use crate::fake::{CONTENT, Running, ScriptedEngine, answer, app};
+use crate::fake::{CONTENT, HANG, Running, ScriptedEngine, answer, app};
 
 const SERVICES: [&str; 5] = [
     "",
@@ -31,18 +32,24 @@ async fn health(url: &str, service: &str) -> ServingStatus {
 async fn draining_refuses_new_requests_and_finishes_running_ones() {
     let text = "x".repeat(100);
     let tokens = answer(&[(CONTENT, &text)]);
-    let script =
-        ScriptedEngine { tokens, step: Duration::from_millis(10), ..ScriptedEngine::default() };
-    let mut server = Running::start(app(script)).await;
+    let script = ScriptedEngine { tokens, ..ScriptedEngine::default() };
+    let record = script.record.clone();
+    let mut server = Running::start_with(app(script), |options| options.drain = HANG).await;
     for service in SERVICES {
         assert_eq!(health(&server.grpc, service).await, ServingStatus::Serving, "{service:?}");
     }
+    // The request goes on only when everything else was tried.
+    record.paused.store(true, Ordering::Relaxed);
     let url = server.grpc.clone();
     let running = tokio::spawn(async move { responses(&url, chat_request("Hi")).await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    while record.running() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     server.stop();
-    tokio::time::sleep(Duration::from_millis(100)).await;
     for service in SERVICES {
+        while health(&server.grpc, service).await == ServingStatus::Serving {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         assert_eq!(health(&server.grpc, service).await, ServingStatus::NotServing, "{service:?}");
     }
     let status = chat(&server.grpc).await.chat(chat_request("Hi")).await.expect_err("draining");
@@ -51,6 +58,7 @@ async fn draining_refuses_new_requests_and_finishes_running_ones() {
     let reply = http(server.http, "POST", "/v1/chat/completions", body.as_bytes()).await;
     assert_eq!(reply.status, 503, "{}", reply.body);
     assert_eq!(http(server.http, "GET", "/health", b"").await.status, 503);
+    record.paused.store(false, Ordering::Relaxed);
     let (events, end) = running.await.expect("no panic");
     end.expect("the running request finishes");
     assert_eq!(texts_of(&events, 0).1, text);
@@ -70,7 +78,6 @@ async fn requests_that_outlast_the_drain_end_with_a_status() {
     let mut stream =
         chat(&server.grpc).await.chat(chat_request("Hi")).await.expect("a stream").into_inner();
     stream.message().await.expect("an event");
-    let start = Instant::now();
     server.stop();
     let status = loop {
         match stream.message().await {
@@ -81,7 +88,6 @@ async fn requests_that_outlast_the_drain_end_with_a_status() {
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
     record.idle().await;
     server.task.await.expect("no panic").expect("a clean end");
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
 use crate::client::{channel, http};
+use crate::fake::HANG;
 use crate::nano::nano;
 
 /// A completion that goes on until the positions are used up.
@@ -82,7 +83,7 @@ async fn a_full_queue_is_refused_with_a_retry_delay() {
     drop(streams);
     // Requests are accepted again once the disconnects are noticed.
     let limits = Some(Limits { max_tokens: Some(3), ..Limits::default() });
-    for _ in 0..200 {
+    for _ in 0..HANG.as_millis() / 20 {
         if client.generate(GenerateRequest { limits, ..endless() }).await.is_ok() {
             return;
         }

@@ -62,7 +62,12 @@ pub(crate) struct Record {
     pub(crate) requests: Mutex<Vec<(Sampling, Option<u32>)>>,
     /// Steps taken by all sequences.
     pub(crate) steps: AtomicU64,
+    /// Sequences take no step while this is set.
+    pub(crate) paused: AtomicBool,
 }
+
+/// Longer than any passing run waits, however slow the machine: only a hang reaches it.
+pub(crate) const HANG: Duration = Duration::from_secs(600);
 
 impl Record {
     pub(crate) fn running(&self) -> usize {
@@ -71,7 +76,7 @@ impl Record {
 
     /// Waits until nothing runs.
     pub(crate) async fn idle(&self) {
-        let limit = Instant::now() + Duration::from_secs(10);
+        let limit = Instant::now() + HANG;
         while self.running() > 0 {
             assert!(Instant::now() < limit, "a sequence was not cancelled");
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -161,6 +166,9 @@ fn run(
     let mut reason = failure.map_or(FinishReason::Length, FinishReason::Failed);
     for token in tokens {
         std::thread::sleep(step);
+        while record.paused.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         if left || ended.load(Ordering::Relaxed) {
             reason = FinishReason::Cancelled;
             break;

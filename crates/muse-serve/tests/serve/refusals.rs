@@ -15,7 +15,7 @@ use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
 use crate::client::{RawCodec, channel, chat, chat_request, http, message, responses};
-use crate::fake::{CONTENT, Running, ScriptedEngine, answer, app};
+use crate::fake::{CONTENT, HANG, Running, ScriptedEngine, answer, app};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -300,7 +300,7 @@ async fn idle_connections_are_closed() {
         let mut socket = TcpStream::connect(address).await.expect("a server");
         socket.write_all(start.as_bytes()).await.expect("a listening server");
         let mut reply = Vec::new();
-        let ended = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut reply));
+        let ended = tokio::time::timeout(HANG, socket.read_to_end(&mut reply));
         // An error means that the connection was reset, which ends it as well.
         let _ = ended.await.expect("the server closes the connection");
     }
@@ -342,6 +342,7 @@ async fn a_full_queue_has_a_retry_delay() {
     let script = ScriptedEngine {
         endless: true,
         step: Duration::from_millis(5),
+        max_positions: 1_000_000,
         max_num_seqs: 1,
         ..ScriptedEngine::default()
     };

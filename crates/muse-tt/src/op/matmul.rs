@@ -19,8 +19,8 @@ const RING: u32 = 4;
 /// Bytes of the 1.5 MB of a core that circular buffers may use: the host library needs the rest.
 const MAX_BUFFER_BYTES: usize = 1_300_000;
 
-/// `out = x · wᵀ`: `x` `[M, K]`, `w` `[N, K]` in any format, `out` `[M, N]`. The weight is read
-/// once for every [`height`] rows of tiles of `x`, and `x` is read once.
+/// `out = x · wᵀ`: `x` `[M, K]`, `w` `[N, K]` in any format, `out` `[M, N]`. `x` is read once, and
+/// the weight once for every round of as many rows of tiles as a core can keep sums of.
 pub fn matmul(x: &Matrix, w: &Weight, out: &Matrix, cores: Cores) -> Plan {
     let layout = w.layout();
     assert_eq!(x.shape().1, layout.cols, "x has a column for each of w");
