@@ -52,8 +52,13 @@ pub(super) struct ServeCommand {
 
 #[derive(Args)]
 pub(super) struct ChatCommand {
-    /// Ask this, print the answer and end; without it, a conversation: one line a turn
+    /// Ask this, print the answer and end; without it, a conversation at a terminal.
+    /// `-` is all of standard input. A file or pipe at standard input is appended to the message,
+    /// or is the message where none is given
     pub(super) message: Option<String>,
+    /// Take each line of standard input as the next message of one conversation
+    #[arg(long, conflicts_with_all = ["message", "json"])]
+    pub(super) line_by_line: bool,
     /// Instructions that stand before the conversation
     #[arg(long, value_name = "TEXT")]
     pub(super) system: Option<String>,

@@ -1,14 +1,13 @@
 //! `muse chat`: one answer or a conversation.
 
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, anyhow, bail};
 use muse_proto::v1;
-use rustyline::DefaultEditor;
-use rustyline::error::ReadlineError;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_stream::StreamExt;
 use tonic::Status;
@@ -16,6 +15,7 @@ use tonic::Status;
 use super::answer::{Answer, message, usage_line};
 use super::args::ChatCommand;
 use super::link::Link;
+use super::prompt::Prompt;
 use super::stream_printer::StreamPrinter;
 use super::terminal::Screen;
 use super::{load, on_failure, print_error, tools};
@@ -23,17 +23,23 @@ use super::{load, on_failure, print_error, tools};
 const HELP: &str = "\
 /clear  forget the conversation
 /help   show this
-/quit   leave (also Ctrl-D, and Ctrl-C at the prompt)
-Ctrl-C  stop the answer that is being given
+/quit   leave (also Ctrl-D, and Ctrl-C on an empty line)
+Ctrl-C  stop the answer that is being given, or clear the line
 ";
 
 /// The most times that tools are called before the user gets an answer.
 const MAX_ROUNDS: usize = 8;
 
+/// The most bytes that are read as one message; no context holds as much text.
+const MAX_MESSAGE_BYTES: u64 = 16 << 20;
+
+const NOT_UTF8: &str = "standard input, which must be UTF-8";
+
 /// What a shell expects of a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
 pub(super) fn run(command: ChatCommand) -> Result<ExitCode> {
+    let input = Input::of(&command, io::stdin().lock(), io::stdin().is_terminal())?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build()?;
     let link = match &command.server {
@@ -46,7 +52,7 @@ pub(super) fn run(command: ChatCommand) -> Result<ExitCode> {
             Link::local(Arc::new(loaded.start(on_failure())?))
         }
     };
-    let interrupt = Interrupt::watch(&runtime);
+    let interrupt = Interrupt::watch(&runtime)?;
     let session = ChatSession {
         link,
         interrupt,
@@ -56,10 +62,54 @@ pub(super) fn run(command: ChatCommand) -> Result<ExitCode> {
         screen: Screen::new(),
         runtime,
     };
-    match command.message {
-        Some(text) => session.once(text),
-        None => session.converse(command.system),
+    match input {
+        Input::Message(text) => session.once(text),
+        Input::Lines => session.lines(),
+        Input::Terminal => session.converse(command.system),
     }
+}
+
+/// What the user asks.
+#[derive(Debug, PartialEq)]
+enum Input {
+    /// One message.
+    Message(String),
+    /// Each line of standard input, as text.
+    Lines,
+    /// Lines typed at a terminal, text or commands.
+    Terminal,
+}
+
+impl Input {
+    /// From the arguments and what stands at standard input, which is read here unless it is a
+    /// terminal that a conversation is held at, or read by lines.
+    fn of(command: &ChatCommand, stdin: impl Read, is_terminal: bool) -> Result<Self> {
+        let text = match command.message.as_deref() {
+            _ if command.line_by_line => return Ok(Self::Lines),
+            None if is_terminal => return Ok(Self::Terminal),
+            Some(text) if text != "-" && is_terminal => text.to_owned(),
+            None | Some("-") => read_message(stdin)?,
+            Some(text) => match read_message(stdin)? {
+                piped if piped.trim().is_empty() => text.to_owned(),
+                piped => format!("{text}\n\n{piped}"),
+            },
+        };
+        if text.trim().is_empty() {
+            bail!("the message is empty; give one as an argument or at standard input");
+        }
+        Ok(Self::Message(text))
+    }
+}
+
+/// All of standard input, without the line ends that close it.
+fn read_message(stdin: impl Read) -> Result<String> {
+    let mut text = String::new();
+    let read = stdin.take(MAX_MESSAGE_BYTES + 1).read_to_string(&mut text);
+    if read.context(NOT_UTF8)? as u64 > MAX_MESSAGE_BYTES {
+        bail!("standard input is longer than {} MiB; give a part of it", MAX_MESSAGE_BYTES >> 20);
+    }
+    text.truncate(text.trim_end_matches(['\r', '\n']).len());
+    Ok(text)
 }
 
 /// The request that every turn of the conversation grows.
@@ -110,38 +160,34 @@ impl ChatSession {
         })
     }
 
-    fn converse(mut self, system: Option<String>) -> Result<ExitCode> {
-        let system = system.map(|text| message(v1::Role::System, text));
-        let fresh: Vec<v1::Message> = system.into_iter().collect();
-        if io::stdin().is_terminal() && io::stdout().is_terminal() {
-            let mut editor = DefaultEditor::new()?;
-            self.screen.print_dimmed("/help lists the commands.\n")?;
-            loop {
-                let line = match editor.readline("> ") {
-                    Ok(line) => line,
-                    Err(ReadlineError::Eof | ReadlineError::Interrupted) => break,
-                    Err(error) => return Err(error.into()),
-                };
-                editor.add_history_entry(&line)?;
-                match self.push(&line, &fresh) {
-                    Ok(Next::Continue) => {}
-                    Ok(Next::Quit) => break,
-                    Err(error) if super::is_broken_pipe(&error) => return Err(error),
-                    Err(error) => print_error(&error),
-                }
-            }
-        } else {
-            for line in io::stdin().lock().lines() {
-                let line = line.context("standard input, which must be UTF-8")?;
-                if let Next::Quit = self.push(&line, &fresh)? {
-                    break;
-                }
+    /// Answers every line, whatever it holds.
+    fn lines(mut self) -> Result<ExitCode> {
+        for line in io::stdin().lock().lines() {
+            let line = line.context(NOT_UTF8)?;
+            if !line.trim().is_empty() {
+                self.answer(line.trim().to_owned())?;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Takes a line: a command or what the user says.
+    fn converse(mut self, system: Option<String>) -> Result<ExitCode> {
+        let system = system.map(|text| message(v1::Role::System, text));
+        let fresh: Vec<v1::Message> = system.into_iter().collect();
+        let mut prompt = Prompt::default();
+        self.screen.print_dimmed("/help lists the commands.\n")?;
+        while let Some(line) = prompt.read()? {
+            match self.push(&line, &fresh) {
+                Ok(Next::Continue) => {}
+                Ok(Next::Quit) => break,
+                Err(error) if super::is_broken_pipe(&error) => return Err(error),
+                Err(error) => print_error(&error),
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Takes a line typed at the terminal: a command or what the user says.
     fn push(&mut self, line: &str, fresh: &[v1::Message]) -> Result<Next> {
         match line.trim() {
             "" => {}
@@ -249,18 +295,23 @@ impl ChatSession {
 struct Interrupt(Arc<Mutex<Option<Arc<Notify>>>>);
 
 impl Interrupt {
-    fn watch(runtime: &Runtime) -> Self {
+    /// SIGINT is handled from now on: an editor of lines that comes later puts this handler back.
+    fn watch(runtime: &Runtime) -> Result<Self> {
         let armed: Arc<Mutex<Option<Arc<Notify>>>> = Arc::default();
         let watched = Arc::clone(&armed);
+        let mut signals = {
+            let _context = runtime.enter();
+            signal(SignalKind::interrupt())?
+        };
         runtime.spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
+            while signals.recv().await.is_some() {
                 match &*watched.lock().expect("no holder of this lock panics") {
                     Some(stop) => stop.notify_one(),
                     None => std::process::exit(INTERRUPTED.into()),
                 }
             }
         });
-        Self(armed)
+        Ok(Self(armed))
     }
 
     /// From now on Ctrl-C notifies the returned one.

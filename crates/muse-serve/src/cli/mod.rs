@@ -9,6 +9,7 @@ mod generate;
 mod inspect;
 mod interrupt;
 mod link;
+mod prompt;
 mod quantize;
 mod serve;
 mod stream_printer;

@@ -72,7 +72,8 @@ fn chat_talks_to_a_server_that_drains_when_told() {
         (&answer["content"], &answer["reasoning"]),
         (&"7 + 8 = 15.".into(), &"Add 7 and 8.".into())
     );
-    let out = muse_with(&[&chat, &DATE[..]].concat(), "My name is Leo.\nWhat is my name?\n").ok();
+    let lines = [&chat, &DATE[..], &["--line-by-line"]].concat();
+    let out = muse_with(&lines, "My name is Leo.\nWhat is my name?\n").ok();
     assert!(out.ends_with("Your name is Leo.\n"), "{out}");
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log:?}");

@@ -22,7 +22,7 @@ fn tools_are_run_until_the_model_answers() {
 
 #[test]
 fn calls_and_results_are_shown_and_every_answer_is_accounted_for() {
-    let chat = &[&["chat", "--tools"], &DATE[..]].concat();
+    let chat = &[&["chat", "--tools", "--line-by-line"], &DATE[..]].concat();
     let input = "How many words are in \"cat dog sun\"?\nWhat is 4 + 5?\n";
     let Said { code, out, err } = muse_with(chat, input);
     assert_eq!(code, Some(0), "{err}");
