@@ -10,7 +10,7 @@ use anyhow::Result;
 use muse_serve::runtime::LoadOptions;
 use muse_serve::{App, LoadProgress, LoadingServer, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::args::ServeCommand;
 use super::{load_noting, on_failure};
@@ -29,7 +29,7 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (mut options, progress) = (options, LoadProgress::default());
     let loading = runtime.block_on(LoadingServer::start(&mut options, progress.clone()))?;
-    info!("loading; health is not serving until then");
+    debug!("listening; health is not serving until the model is loaded");
     let load_options = LoadOptions {
         default_max_parallel: DEFAULT_MAX_PARALLEL,
         target_itl: Some(target_itl),
