@@ -292,7 +292,8 @@ pub struct TokenBias {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Limits {
     /// Maximum number of tokens to generate, at least 1, reasoning and special tokens included. Not
-    /// set, or more than the prompt leaves of the context, means all that it leaves.
+    /// set, or more than the prompt leaves of the context, means all that it leaves. The server may
+    /// have a limit of its own.
     #[prost(uint32, optional, tag = "1")]
     pub max_tokens: ::core::option::Option<u32>,
     /// Maximum number of draft tokens per verify; 0 turns speculation off. The output is the same.
@@ -301,7 +302,8 @@ pub struct Limits {
     /// Report log-probabilities, with this many alternatives for each token (0 to 20).
     #[prost(uint32, optional, tag = "3")]
     pub logprobs: ::core::option::Option<u32>,
-    /// Requests with a higher value are scheduled first.
+    /// Requests with a higher value are scheduled first, up to the highest value that the server
+    /// allows, which is 0 unless its operator sets another; negative values give way to others.
     #[prost(int32, tag = "4")]
     pub priority: i32,
 }
@@ -321,8 +323,8 @@ pub struct Token {
     /// The token's id.
     #[prost(uint32, tag = "1")]
     pub id: u32,
-    /// Its bytes: a character may span tokens, so that they need not be UTF-8. Empty for a model
-    /// without a vocabulary.
+    /// Its bytes: a character may span tokens, so that they need not be UTF-8. In a chat, those that
+    /// are part of the text. Empty for a model without a vocabulary.
     #[prost(bytes = "vec", tag = "2")]
     pub bytes: ::prost::alloc::vec::Vec<u8>,
     /// Natural logarithm of its probability, before penalties, bias and temperature. Set when asked
@@ -352,6 +354,10 @@ pub struct Finish {
     /// Why it ended.
     #[prost(enumeration = "FinishReason", tag = "1")]
     pub reason: i32,
+    /// The tool call that was cut with FINISH_REASON_LENGTH while it was sent in deltas, without its
+    /// arguments.
+    #[prost(message, optional, tag = "4")]
+    pub incomplete_tool_call: ::core::option::Option<ToolCall>,
     /// What ended it, with FINISH_REASON_STOP.
     #[prost(oneof = "finish::Matched", tags = "2, 3")]
     pub matched: ::core::option::Option<finish::Matched>,
@@ -484,6 +490,12 @@ pub struct ChatRequest {
     /// Maximum number of reasoning tokens; at the budget the content begins.
     #[prost(uint32, optional, tag = "8")]
     pub thinking_token_budget: ::core::option::Option<u32>,
+    /// Whether tool calls are sent in deltas while they are generated, before the complete call. Not
+    /// set leaves it to the server, which sends complete calls alone unless it is told otherwise: a
+    /// message from which no call can be read becomes content, which it cannot once a part of the call
+    /// was sent.
+    #[prost(bool, optional, tag = "9")]
+    pub growing_tool_calls: ::core::option::Option<bool>,
 }
 /// What the content must match. INVALID_ARGUMENT names what cannot be honoured.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -525,8 +537,12 @@ pub struct ChatResponse {
     /// Which of the choices, from 0.
     #[prost(uint32, tag = "1")]
     pub choice: u32,
+    /// The id of the request, the same in all its responses: the metadata `x-request-id` of the call,
+    /// which the server chooses when the client sends none.
+    #[prost(string, tag = "9")]
+    pub id: ::prost::alloc::string::String,
     /// The event.
-    #[prost(oneof = "chat_response::Event", tags = "2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "chat_response::Event", tags = "2, 3, 4, 5, 6, 7, 8")]
     pub event: ::core::option::Option<chat_response::Event>,
 }
 /// Nested message and enum types in `ChatResponse`.
@@ -543,7 +559,7 @@ pub mod chat_response {
         /// More of the content.
         #[prost(message, tag = "4")]
         Text(super::TextDelta),
-        /// A complete tool call.
+        /// A complete tool call; it follows the deltas of the same id, if there are any.
         #[prost(message, tag = "5")]
         ToolCall(super::ToolCall),
         /// Token counts and times of the choice.
@@ -552,9 +568,26 @@ pub mod chat_response {
         /// The end of the choice.
         #[prost(message, tag = "7")]
         Finish(super::Finish),
+        /// More of a tool call that is being generated.
+        #[prost(message, tag = "8")]
+        ToolCallDelta(super::ToolCallDelta),
     }
 }
-/// A part of a text, never empty.
+/// A part of a tool call. The arguments of all parts with one id, joined, are those of the complete
+/// call that follows, unless the answer is cut before.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolCallDelta {
+    /// The call's id.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// The tool's name.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// The text to append to the arguments.
+    #[prost(string, tag = "3")]
+    pub arguments_json: ::prost::alloc::string::String,
+}
+/// A part of a text. It is empty only where `tokens` follow a text that was sent before.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TextDelta {
     /// The text to append.
@@ -906,6 +939,9 @@ pub struct GenerateRequest {
 /// An event: progress, then tokens as they are generated, then one usage, then one finish.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GenerateResponse {
+    /// The id of the request, as in ChatResponse.
+    #[prost(string, tag = "5")]
+    pub id: ::prost::alloc::string::String,
     /// The event.
     #[prost(oneof = "generate_response::Event", tags = "1, 2, 3, 4")]
     pub event: ::core::option::Option<generate_response::Event>,
