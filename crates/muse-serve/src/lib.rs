@@ -31,6 +31,7 @@ pub mod runtime;
 mod server;
 pub mod service;
 mod status;
+mod tracking;
 
 pub use app::{App, ModelCard, ModelNames};
 pub use loading::{LoadProgress, LoadingServer};

@@ -65,11 +65,11 @@ impl LoadingServer {
             let response = progress.response();
             async move { response }
         });
-        let idle_timeout = options.idle_timeout;
+        let keep_alive = options.keep_alive;
         let closing = wait(stopped.clone());
         let http = tokio::spawn(async move {
             // It ends when it is stopped.
-            let _ = http::serve(http_listener, router, idle_timeout, closing).await;
+            let _ = http::serve(http_listener, router, keep_alive, closing).await;
         });
         let grpc = tokio::spawn(serve_health(grpc_listener, wait(stopped)));
         Ok(Self { stop, tasks: [http, grpc] })

@@ -15,7 +15,7 @@ use tonic_health::server::HealthReporter;
 use tracing::{info, warn};
 
 use crate::app::App;
-use crate::service::{DrainGuard, Service};
+use crate::service::{ByteBudget, DrainGuard, Service, ServiceOptions};
 use crate::{grpc, http};
 
 /// Streams that one gRPC connection may have open.
@@ -34,22 +34,32 @@ pub struct ServeOptions {
     pub http: SocketAddr,
     /// The most bytes of a request's body or message.
     pub max_message_bytes: usize,
+    /// The most bytes of memory that all requests hold together: bodies as they arrive, what they
+    /// are decoded to, and replies that wait for their clients.
+    pub max_request_memory: usize,
+    /// Bounds on single requests, and defaults of what they leave open.
+    pub service: ServiceOptions,
     /// How long running requests may take to finish when the server drains.
     pub drain: Duration,
-    /// How long an HTTP connection may take to send the head of a request or stay idle between
-    /// requests, and a gRPC connection may take to send the preface of HTTP/2.
-    pub idle_timeout: Duration,
+    /// How long an HTTP connection may stay idle between requests and take to send the head of one,
+    /// and how long a gRPC connection may take to send the preface of HTTP/2. It should be longer
+    /// than the keep-alive of any proxy in front, which else may send a request to a connection that
+    /// is being closed.
+    pub keep_alive: Duration,
 }
 
 impl Default for ServeOptions {
-    /// Loopback, ports 50051 and 8080, 64 MiB, 30 seconds to drain, an idle timeout of 60 seconds.
+    /// Loopback, ports 50051 and 8080, 64 MiB a request and 1 GiB for all, 30 seconds to drain, 120
+    /// seconds of keep-alive.
     fn default() -> Self {
         Self {
             grpc: SocketAddr::from(([127, 0, 0, 1], 50051)),
             http: SocketAddr::from(([127, 0, 0, 1], 8080)),
             max_message_bytes: 64 << 20,
+            max_request_memory: 1 << 30,
+            service: ServiceOptions::default(),
             drain: Duration::from_secs(30),
-            idle_timeout: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(120),
         }
     }
 }
@@ -80,7 +90,7 @@ impl Server {
     /// # Errors
     /// As [`Server::check`].
     pub async fn bind(app: Arc<App>, options: ServeOptions) -> io::Result<Self> {
-        let service = Service::new(app, DrainGuard::default());
+        let service = Service::new(app, DrainGuard::default()).with_options(options.service);
         let grpc = listen("gRPC", options.grpc).await?;
         let http = listen("HTTP", options.http).await?;
         Ok(Self { service, options, grpc, http })
@@ -103,13 +113,15 @@ impl Server {
     /// When a listener fails.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let Self { service, options, grpc, http } = self;
+        let budget = ByteBudget::new(options.max_request_memory);
         let (close, closing) = watch::channel(false);
         let closed = |mut closing: watch::Receiver<bool>| async move {
             // An error means that the sender is dropped, which is a reason to close as well.
             let _ = closing.wait_for(|&close| close).await;
         };
-        let (routes, health) = grpc::routes(&service, options.max_message_bytes).await;
-        let timeout = options.idle_timeout;
+        let (routes, health) =
+            grpc::routes(&service, budget.clone(), options.max_message_bytes).await;
+        let timeout = options.keep_alive;
         let connections = TcpIncoming::from(grpc)
             .with_nodelay(Some(true))
             .then(move |socket| async move {
@@ -128,8 +140,8 @@ impl Server {
             .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
             .add_routes(routes)
             .serve_with_incoming_shutdown(connections, closed(closing.clone()));
-        let router = http::router(service.clone(), options.max_message_bytes);
-        let http = http::serve(http, router, options.idle_timeout, closed(closing));
+        let router = http::router(service.clone(), budget, options.max_message_bytes);
+        let http = http::serve(http, router, options.keep_alive, closed(closing));
         let (mut grpc, mut http) = (tokio::spawn(grpc), tokio::spawn(http));
         let failed = tokio::select! {
             () = shutdown => None,

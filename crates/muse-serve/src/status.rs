@@ -64,11 +64,18 @@ pub(crate) fn codes(error: &ServiceError) -> StatusCodes {
 
 /// The gRPC status of an error with its details. `field` turns the name of a wrong field into its
 /// path in the request.
-pub(crate) fn to_grpc(error: &ServiceError, field: impl Fn(&str) -> String) -> Status {
+pub(crate) fn to_grpc(
+    error: &ServiceError,
+    request_id: Option<&str>,
+    field: impl Fn(&str) -> String,
+) -> Status {
     let codes = codes(error);
     let mut message = error.to_string();
     let mut details = ErrorDetails::new();
     details.set_error_info(codes.reason.to_ascii_uppercase(), DOMAIN, []);
+    if let Some(id) = request_id {
+        details.set_request_info(id, "");
+    }
     match error {
         ServiceError::InvalidField { field: name, message: wrong } => {
             let name = field(name);
@@ -80,7 +87,7 @@ pub(crate) fn to_grpc(error: &ServiceError, field: impl Fn(&str) -> String) -> S
         }
         ServiceError::Core(Error::Exhausted(what)) => {
             details.set_retry_info(Some(RETRY_AFTER));
-            details.add_quota_failure_violation("engine", what);
+            details.add_quota_failure_violation("server", what);
         }
         _ => {}
     }
@@ -98,7 +105,7 @@ mod tests {
         let check = |error: ServiceError, grpc: Code, http: u16| {
             let codes = codes(&error);
             assert_eq!((codes.grpc, codes.http.as_u16()), (grpc, http), "{error:?}");
-            assert_eq!(to_grpc(&error, str::to_owned).code(), grpc, "{error:?}");
+            assert_eq!(to_grpc(&error, None, str::to_owned).code(), grpc, "{error:?}");
             assert!(!error.to_string().is_empty());
         };
         let core = |make: fn(String) -> Error| ServiceError::Core(make("why".to_owned()));

@@ -31,7 +31,7 @@ pub use template_arguments::from_template_arguments;
 pub use tools::{NO_PARAMETERS, ToolChoice, check_tool_name};
 
 /// The most JSON values that the fields of a request may hold.
-const MAX_VALUES: usize = 500_000;
+pub const MAX_VALUES: usize = 500_000;
 
 /// The most ignored fields that are reported, and the most characters of a name.
 const MAX_IGNORED: usize = 32;
@@ -79,6 +79,8 @@ pub struct ChatRequest {
     pub stream: bool,
     /// Whether a stream ends with the usage.
     pub include_usage: bool,
+    /// Whether a stream has the calls in deltas while they are generated.
+    pub growing_tool_calls: Option<bool>,
     /// Fields that were ignored, the first few by name.
     pub ignored: Vec<String>,
 }
@@ -120,6 +122,7 @@ impl ChatRequest {
             _ => Vec::new(),
         };
         let parallel_tool_calls = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
+        let growing_tool_calls = stream_options.boolean("growing_tool_calls")?;
         let conversation = Conversation {
             messages,
             tools: declared,
@@ -128,7 +131,7 @@ impl ChatRequest {
             knowledge_cutoff: settings::variable("knowledge_cutoff", &fields, &arguments)?,
             current_date: settings::variable("current_date", &fields, &arguments)?,
             single_call: !parallel_tool_calls || legacy,
-            growing_calls: stream_options.boolean("growing_tool_calls")?.unwrap_or(false),
+            growing_calls: growing_tool_calls.unwrap_or(false),
             answer_prefix,
             omit_generation_prompt: start.omits_header,
         };
@@ -154,6 +157,7 @@ impl ChatRequest {
             n: fields.whole_number("n", 1, u32::MAX)?.unwrap_or(1),
             stream: fields.boolean("stream")?.unwrap_or(false),
             include_usage: stream_options.boolean("include_usage")?.unwrap_or(false),
+            growing_tool_calls,
             ignored,
         })
     }

@@ -19,7 +19,7 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn push(&mut self, event: Event) {
         match event {
-            Event::Progress(_) => {}
+            Event::Progress(_) | Event::ToolCallDelta(_) => {}
             Event::Reasoning(delta) => self.reasoning.push_str(&delta.text),
             Event::Text(delta) => self.content.push_str(&delta.text),
             Event::ToolCall(call) => self.calls.push(call),

@@ -48,7 +48,9 @@ impl<'a> StreamPrinter<'a> {
                 self.begin_section(Section::Text)?;
                 self.screen.print(&format!("call {} {}\n", call.name, call.arguments_json))
             }
-            Event::Progress(_) | Event::Usage(_) | Event::Finish(_) => Ok(()),
+            Event::Progress(_) | Event::ToolCallDelta(_) | Event::Usage(_) | Event::Finish(_) => {
+                Ok(())
+            }
         }
     }
 

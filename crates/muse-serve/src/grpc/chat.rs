@@ -8,7 +8,8 @@ use muse_proto::v1::{ChatRequest, ChatResponse, TextDelta};
 use tokio_stream::StreamExt;
 use tonic::{Request, Response, Status};
 
-use super::{Responses, convert, deadline};
+use super::call::Call;
+use super::{Responses, convert};
 use crate::app::App;
 use crate::service::{ChatConstraints, ChatEvent, ChatJob, DrainGuard, Service};
 
@@ -36,12 +37,12 @@ impl ChatService for ChatApi {
         &self,
         request: Request<ChatRequest>,
     ) -> Result<Response<Self::ChatStream>, Status> {
-        let deadline = deadline(request.metadata());
+        let call = Call::of(&request);
         let request = request.into_inner();
-        let settings = convert::settings(request.sampling, request.limits, deadline);
+        let settings = convert::settings(request.sampling, request.limits, call.deadline);
         let conversation = request.conversation.unwrap_or_default();
         let (conversation, tool_choice) =
-            convert::conversation(conversation).map_err(convert::status)?;
+            convert::conversation(conversation).map_err(|error| call.status(error))?;
         let job = ChatJob {
             model: Some(request.model),
             conversation,
@@ -49,20 +50,20 @@ impl ChatService for ChatApi {
             stop: request.stop,
             stop_ids: Vec::new(),
             choices: request.choices,
+            growing_tool_calls: request.growing_tool_calls,
             constraints: ChatConstraints {
                 tool_choice,
-                answer: convert::answer_rule(request.constraint).map_err(convert::status)?,
+                answer: convert::answer_rule(request.constraint)
+                    .map_err(|error| call.status(error))?,
                 thinking_budget: request.thinking_token_budget,
             },
+            scope: call.scope.clone(),
         };
-        let logprobs = job.settings.logprobs.is_some();
         let tokenizer = self.service.app().tokenizer.clone();
-        let events = self.service.chat(job).await.map_err(convert::status)?;
-        let responses = events.filter_map(move |event| {
-            let (choice, event) = match event {
-                Ok(event) => event,
-                Err(error) => return Some(Err(convert::status(error))),
-            };
+        let events = self.service.chat(job).await.map_err(|error| call.status(error))?;
+        let id = call.id();
+        let responses = events.map(move |event| {
+            let (choice, event) = event.map_err(|error| call.status(error))?;
             let event = match event {
                 ChatEvent::Progress { done, total } => {
                     Event::Progress(convert::progress(done, total))
@@ -71,16 +72,15 @@ impl ChatService for ChatApi {
                     Event::Reasoning(TextDelta { text, tokens: Vec::new() })
                 }
                 ChatEvent::Content { text, tokens } => {
-                    let token = |sampled| convert::token(sampled, tokenizer.as_deref(), logprobs);
+                    let token = |token| convert::answer_token(token, tokenizer.as_deref());
                     Event::Text(TextDelta { text, tokens: tokens.into_iter().map(token).collect() })
                 }
-                // The protocol has no field to request deltas with.
-                ChatEvent::ToolCallDelta(_) => return None,
-                ChatEvent::ToolCall(call) => Event::ToolCall(convert::call(call)),
+                ChatEvent::ToolCallDelta(part) => Event::ToolCallDelta(convert::call_delta(part)),
+                ChatEvent::ToolCall(whole) => Event::ToolCall(convert::call(whole)),
                 ChatEvent::Usage(usage) => Event::Usage(convert::usage(usage)),
                 ChatEvent::Finish(finish) => Event::Finish(convert::finish(finish)),
             };
-            Some(Ok(ChatResponse { choice, event: Some(event) }))
+            Ok(ChatResponse { choice, event: Some(event), id: id.clone() })
         });
         Ok(Response::new(Box::pin(responses)))
     }

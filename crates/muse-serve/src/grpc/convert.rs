@@ -15,11 +15,13 @@ use muse_core::contract::{
 use muse_proto::v1::{self, FinishReason, ReasoningStrength, Role, ToolMode, finish::Matched};
 use tonic::Status;
 
-use crate::service::{ChatFinish, ChatUsage, GenerationSettings, ServiceError};
+use crate::service::{
+    AnswerToken, ChatFinish, ChatUsage, GenerationSettings, RequestScope, ServiceError,
+};
 
 /// The status of an error, its field spelled as a path in the request.
-pub(super) fn status(error: ServiceError) -> Status {
-    crate::status::to_grpc(&error, |field| match field {
+pub(super) fn status(error: ServiceError, scope: Option<&RequestScope>) -> Status {
+    crate::status::to_grpc(&error, scope.map(RequestScope::id), |field| match field {
         "temperature" | "top_k" | "top_p" | "min_p" | "repetition_penalty"
         | "frequency_penalty" | "presence_penalty" | "bias" | "seed" => format!("sampling.{field}"),
         "max_tokens" | "max_draft" | "logprobs" => format!("limits.{field}"),
@@ -271,24 +273,34 @@ pub(super) fn token(
     tokenizer: Option<&dyn Tokenizer>,
     logprobs: bool,
 ) -> v1::Token {
-    let bytes = |token: Token| {
-        let mut bytes = Vec::new();
-        if let Some(tokenizer) = tokenizer {
-            tokenizer.decode(token, &mut bytes);
-        }
-        bytes
-    };
     let alternative = |(token, logprob): (Token, f32)| v1::Alternative {
         id: token.0,
-        bytes: bytes(token),
+        bytes: spelling(token, tokenizer),
         logprob,
     };
     v1::Token {
         id: sampled.token.0,
-        bytes: bytes(sampled.token),
+        bytes: spelling(sampled.token, tokenizer),
         logprob: logprobs.then_some(sampled.logprob),
         top: sampled.top.into_iter().map(alternative).collect(),
     }
+}
+
+/// A token of a visible answer, whose log-probabilities were requested.
+pub(super) fn answer_token(answer: AnswerToken, tokenizer: Option<&dyn Tokenizer>) -> v1::Token {
+    v1::Token { bytes: answer.bytes, ..token(answer.sampled, tokenizer, true) }
+}
+
+fn spelling(token: Token, tokenizer: Option<&dyn Tokenizer>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(tokenizer) = tokenizer {
+        tokenizer.decode(token, &mut bytes);
+    }
+    bytes
+}
+
+pub(super) fn call_delta(part: ToolCall) -> v1::ToolCallDelta {
+    v1::ToolCallDelta { id: part.id, name: part.name, arguments_json: part.arguments }
 }
 
 pub(super) fn call(call: ToolCall) -> v1::ToolCall {
@@ -318,11 +330,11 @@ pub(super) fn usage(usage: ChatUsage) -> v1::Usage {
 }
 
 pub(super) fn finish(finish: ChatFinish) -> v1::Finish {
-    let (reason, matched) = match finish {
-        ChatFinish::StopToken(token) => (FinishReason::Stop, Some(Matched::StopId(token.0))),
-        ChatFinish::StopText(text) => (FinishReason::Stop, Some(Matched::StopText(text))),
-        ChatFinish::Length => (FinishReason::Length, None),
-        ChatFinish::ToolCalls => (FinishReason::ToolCalls, None),
+    let (reason, matched, incomplete) = match finish {
+        ChatFinish::StopToken(token) => (FinishReason::Stop, Some(Matched::StopId(token.0)), None),
+        ChatFinish::StopText(text) => (FinishReason::Stop, Some(Matched::StopText(text)), None),
+        ChatFinish::Length { incomplete_call } => (FinishReason::Length, None, incomplete_call),
+        ChatFinish::ToolCalls => (FinishReason::ToolCalls, None, None),
     };
-    v1::Finish { reason: reason.into(), matched }
+    v1::Finish { reason: reason.into(), matched, incomplete_tool_call: incomplete.map(call) }
 }

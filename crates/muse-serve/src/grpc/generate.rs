@@ -9,7 +9,8 @@ use muse_proto::v1::{GenerateRequest, GenerateResponse, TokensDelta};
 use tokio_stream::StreamExt;
 use tonic::{Request, Response, Status};
 
-use super::{Responses, convert, deadline};
+use super::call::Call;
+use super::{Responses, convert};
 use crate::app::App;
 use crate::service::{DrainGuard, GenerateEvent, GenerateJob, Service};
 
@@ -37,9 +38,9 @@ impl GenerateService for GenerateApi {
         &self,
         request: Request<GenerateRequest>,
     ) -> Result<Response<Self::GenerateStream>, Status> {
-        let deadline = deadline(request.metadata());
+        let call = Call::of(&request);
         let request = request.into_inner();
-        let settings = convert::settings(request.sampling, request.limits, deadline);
+        let settings = convert::settings(request.sampling, request.limits, call.deadline);
         let logprobs = settings.logprobs.is_some();
         let tokens = |ids: Vec<u32>| ids.into_iter().map(Token).collect();
         let job = GenerateJob {
@@ -48,11 +49,13 @@ impl GenerateService for GenerateApi {
             settings,
             stop_ids: tokens(request.stop_ids),
             ignore_model_stop: request.ignore_model_stop,
+            scope: call.scope.clone(),
         };
         let tokenizer = self.service.app().tokenizer.clone();
-        let events = self.service.generate(job).map_err(convert::status)?;
+        let events = self.service.generate(job).map_err(|error| call.status(error))?;
+        let id = call.id();
         let responses = events.map(move |event| {
-            let (_, event) = event.map_err(convert::status)?;
+            let (_, event) = event.map_err(|error| call.status(error))?;
             let event = match event {
                 GenerateEvent::Progress { done, total } => {
                     Event::Progress(convert::progress(done, total))
@@ -64,7 +67,7 @@ impl GenerateService for GenerateApi {
                 GenerateEvent::Usage(usage) => Event::Usage(convert::usage(usage)),
                 GenerateEvent::Finish(finish) => Event::Finish(convert::finish(finish)),
             };
-            Ok(GenerateResponse { event: Some(event) })
+            Ok(GenerateResponse { event: Some(event), id: id.clone() })
         });
         Ok(Response::new(Box::pin(responses)))
     }

@@ -1,7 +1,10 @@
 //! The services of `muse.v1` over gRPC.
 
+mod admission;
+mod call;
 mod chat;
 mod convert;
+mod decoded_size;
 mod generate;
 mod model;
 mod preface_timeout;
@@ -9,7 +12,6 @@ mod tokenizer;
 mod transport_status;
 
 use std::pin::Pin;
-use std::time::Duration;
 
 use muse_proto::FILE_DESCRIPTOR_SET;
 use muse_proto::v1::chat_service_server::ChatServiceServer;
@@ -18,7 +20,6 @@ use muse_proto::v1::model_service_server::ModelServiceServer;
 use muse_proto::v1::tokenizer_service_server::TokenizerServiceServer;
 use tokio_stream::Stream;
 use tonic::Status;
-use tonic::metadata::MetadataMap;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -31,7 +32,8 @@ pub use model::ModelApi;
 pub(crate) use preface_timeout::PrefaceTimeout;
 pub use tokenizer::TokenizerApi;
 
-use crate::service::Service;
+use crate::service::{ByteBudget, Service};
+use crate::tracking;
 
 /// The responses of a streaming call.
 pub type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -48,6 +50,7 @@ const HEALTH_NAMES: [&str; 5] = [
 /// The routes of all services, of health and of reflection, and the reporter that sets health.
 pub(crate) async fn routes(
     service: &Service,
+    budget: ByteBudget,
     max_message_bytes: usize,
 ) -> (Routes, HealthReporter) {
     let (reporter, health) = tonic_health::server::health_reporter();
@@ -68,53 +71,14 @@ pub(crate) async fn routes(
         .add_service(health)
         .add_service(reflection().build_v1().expect("the descriptors were compiled"))
         .add_service(reflection().build_v1alpha().expect("the descriptors were compiled"));
-    (transport_status::explain_transport_statuses(routes), reporter)
+    let routes = admission::admit_messages(routes, max_message_bytes);
+    let routes = transport_status::explain_transport_statuses(routes);
+    (tracking::track_routes(routes, budget), reporter)
 }
 
 /// Sets the health of the server and of each service.
 pub(crate) async fn set_health(reporter: &HealthReporter, status: ServingStatus) {
     for name in HEALTH_NAMES {
         reporter.set_service_status(name, status).await;
-    }
-}
-
-/// How long the client waits, from the call's metadata `grpc-timeout`; none when it is absent or
-/// malformed.
-fn deadline(metadata: &MetadataMap) -> Option<Duration> {
-    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let amount: u64 = digits.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(amount.saturating_mul(3600)),
-        "M" => Duration::from_secs(amount.saturating_mul(60)),
-        "S" => Duration::from_secs(amount),
-        "m" => Duration::from_millis(amount),
-        "u" => Duration::from_micros(amount),
-        "n" => Duration::from_nanos(amount),
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn deadlines_are_read_in_every_unit() {
-        let check = |text: &str, expected: Option<Duration>| {
-            let mut metadata = MetadataMap::new();
-            metadata.insert("grpc-timeout", text.parse().expect("a value"));
-            assert_eq!(deadline(&metadata), expected, "{text}");
-        };
-        check("2H", Some(Duration::from_secs(7200)));
-        check("3M", Some(Duration::from_secs(180)));
-        check("10S", Some(Duration::from_secs(10)));
-        check("1500m", Some(Duration::from_millis(1500)));
-        check("20u", Some(Duration::from_micros(20)));
-        check("99999999n", Some(Duration::from_nanos(99_999_999)));
-        for wrong in ["", "5", "S", "-1S", "5x", "1.5S"] {
-            check(wrong, None);
-        }
-        assert_eq!(deadline(&MetadataMap::new()), None);
     }
 }

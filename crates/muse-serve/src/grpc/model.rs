@@ -6,6 +6,7 @@ use muse_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
+use super::call::Call;
 use super::convert;
 use crate::service::Service;
 
@@ -54,8 +55,9 @@ impl ModelService for ModelApi {
         &self,
         request: Request<GetModelRequest>,
     ) -> Result<Response<GetModelResponse>, Status> {
+        let call = Call::of(&request);
         let name = request.into_inner().name;
-        self.service.check_model(Some(&name)).map_err(convert::status)?;
+        self.service.check_model(Some(&name)).map_err(|error| call.status(error))?;
         Ok(Response::new(GetModelResponse { model: Some(self.model()) }))
     }
 }

@@ -8,8 +8,12 @@ use muse_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
+use super::call::Call;
 use super::convert;
 use crate::service::Service;
+
+/// Bytes of a token id in a reply: as a token, as an id, and written.
+const ID_BYTES: usize = 12;
 
 /// Implements `TokenizerService`.
 pub struct TokenizerApi {
@@ -28,9 +32,11 @@ impl TokenizerService for TokenizerApi {
         &self,
         request: Request<TokenizeRequest>,
     ) -> Result<Response<TokenizeResponse>, Status> {
+        let call = Call::of(&request);
         let TokenizeRequest { model, text } = request.into_inner();
-        self.service.check_model(Some(&model)).map_err(convert::status)?;
-        let tokens = self.service.tokenize(text).await.map_err(convert::status)?;
+        self.service.check_model(Some(&model)).map_err(|error| call.status(error))?;
+        let tokens = self.service.tokenize(text).await.map_err(|error| call.status(error))?;
+        call.reserve(tokens.len() * ID_BYTES)?;
         Ok(Response::new(TokenizeResponse { ids: convert::ids(&tokens) }))
     }
 
@@ -38,10 +44,12 @@ impl TokenizerService for TokenizerApi {
         &self,
         request: Request<DetokenizeRequest>,
     ) -> Result<Response<DetokenizeResponse>, Status> {
+        let call = Call::of(&request);
         let DetokenizeRequest { model, ids } = request.into_inner();
-        self.service.check_model(Some(&model)).map_err(convert::status)?;
-        let tokens: Vec<Token> = ids.into_iter().map(Token).collect();
-        let bytes = self.service.detokenize(&tokens).map_err(convert::status)?;
+        self.service.check_model(Some(&model)).map_err(|error| call.status(error))?;
+        let tokens = ids.into_iter().map(Token).collect();
+        let bytes = self.service.detokenize(tokens).await.map_err(|error| call.status(error))?;
+        call.reserve(4 * bytes.len())?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Ok(Response::new(DetokenizeResponse { bytes, text }))
     }
@@ -50,11 +58,13 @@ impl TokenizerService for TokenizerApi {
         &self,
         request: Request<RenderPromptRequest>,
     ) -> Result<Response<RenderPromptResponse>, Status> {
+        let call = Call::of(&request);
         let RenderPromptRequest { model, conversation } = request.into_inner();
-        self.service.check_model(Some(&model)).map_err(convert::status)?;
-        let (conversation, _) =
-            convert::conversation(conversation.unwrap_or_default()).map_err(convert::status)?;
-        let prompt = self.service.render(conversation).await.map_err(convert::status)?;
+        self.service.check_model(Some(&model)).map_err(|error| call.status(error))?;
+        let (conversation, _) = convert::conversation(conversation.unwrap_or_default())
+            .map_err(|error| call.status(error))?;
+        let prompt = self.service.render(conversation).await.map_err(|error| call.status(error))?;
+        call.reserve(2 * prompt.text.len() + prompt.tokens.len() * ID_BYTES)?;
         let ids = convert::ids(&prompt.tokens);
         Ok(Response::new(RenderPromptResponse { text: prompt.text, ids }))
     }

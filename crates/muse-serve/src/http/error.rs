@@ -1,10 +1,9 @@
 //! Errors of HTTP requests, apart from any dialect: each dialect has its own body for them.
 
-use std::time::Duration;
-
 use axum::http::{HeaderValue, Method, StatusCode};
 use muse_core::Error;
 
+use super::body::BodyError;
 use crate::service::ServiceError;
 use crate::status;
 
@@ -35,17 +34,6 @@ impl HttpError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoded_body", message)
     }
 
-    pub(super) fn body_too_large(limit: usize) -> Self {
-        let message = format!("the body has more than {limit} bytes; send less at once");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
-    }
-
-    pub(super) fn body_timeout(limit: Duration) -> Self {
-        let seconds = limit.as_secs();
-        let message = format!("the body did not arrive within {seconds} seconds; send it faster");
-        Self::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
-    }
-
     pub(super) fn not_found(what: &str) -> Self {
         let message = format!(
             "{what} is not served; there are POST /v1/chat/completions, GET /v1/models and GET \
@@ -58,6 +46,22 @@ impl HttpError {
         let right = if path == "/v1/chat/completions" { "POST" } else { "GET" };
         let message = format!("{path} does not answer {method}; use {right}");
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    }
+}
+
+impl From<BodyError> for HttpError {
+    fn from(error: BodyError) -> Self {
+        let message = error.to_string();
+        match error {
+            BodyError::TooLarge(_) => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+            }
+            BodyError::Timeout(_) => {
+                Self::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
+            }
+            BodyError::Memory(error) => Self::from(&ServiceError::Core(error)),
+            BodyError::Broken(_) => Self::bad_request(message),
+        }
     }
 }
 

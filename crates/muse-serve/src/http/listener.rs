@@ -13,19 +13,21 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tracing::debug;
 
+use super::exchange::Exchange;
+use super::socket::HttpSocket;
 use crate::server::on_accept_error;
 
 /// Serves connections until `closing`, then lets requests in progress finish. A connection that
-/// has not sent the whole head of its next request within `idle_timeout` is closed, so that idle
+/// has not sent the whole head of its next request within `keep_alive` is closed, so that idle
 /// clients do not use up file descriptors.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
-    idle_timeout: Duration,
+    keep_alive: Duration,
     closing: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(idle_timeout);
+    http.timer(TokioTimer::new()).header_read_timeout(keep_alive);
     let open = GracefulShutdown::new();
     tokio::pin!(closing);
     loop {
@@ -42,8 +44,10 @@ pub(crate) async fn serve(
         };
         // When it fails, replies are only delayed.
         let _ = socket.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        let connection = open.watch(http.serve_connection(TokioIo::new(socket), service));
+        let exchange = Exchange::default();
+        let service = exchange.wrap(TowerToHyperService::new(router.clone()));
+        let socket = TokioIo::new(HttpSocket::new(socket, exchange));
+        let connection = open.watch(http.serve_connection(socket, service));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 debug!("connection: {error}");

@@ -24,6 +24,10 @@ pub(super) struct AnswerTokenCache {
     state: Mutex<State>,
 }
 
+/// Stands for a prompt, see [`AnswerTokenCache::key`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PromptKey(u64);
+
 #[derive(Default)]
 struct State {
     entries: HashMap<u64, Entry>,
@@ -49,13 +53,17 @@ impl AnswerTokenCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The key of a prompt.
+    pub(super) fn key(prompt: &[Token]) -> PromptKey {
+        PromptKey(prompt.iter().fold(0, |hash, &token| extend_hash(hash, token)))
+    }
+
     /// Keeps the answer to a prompt.
-    pub(super) fn insert(&self, prompt: &[Token], answer: &[Token]) {
+    pub(super) fn insert(&self, prompt: PromptKey, answer: &[Token]) {
         if answer.is_empty() || cost(answer) > MAX_TOKENS {
             return;
         }
-        let hash = prompt.iter().fold(0, |hash, &token| extend_hash(hash, token));
-        self.lock().insert(hash, answer.into());
+        self.lock().insert(prompt.0, answer.into());
     }
 
     /// Replaces each answer in a prompt by the tokens it was sampled in, as far as the prompt
@@ -201,6 +209,10 @@ mod tests {
         ids.iter().copied().map(Token).collect()
     }
 
+    fn key(ids: &[u32]) -> PromptKey {
+        AnswerTokenCache::key(&tokens(ids))
+    }
+
     fn substituted(cache: &AnswerTokenCache, ids: &[u32]) -> Vec<Token> {
         let mut prompt = tokens(ids);
         cache.substitute(&mut prompt);
@@ -211,11 +223,11 @@ mod tests {
     fn a_repeated_answer_gets_the_tokens_it_was_sampled_in() {
         let cache = AnswerTokenCache::new(Arc::new(LetterTokenizer));
         // "bc", then "d", where the vocabulary would have had "b", "cd".
-        cache.insert(&tokens(&[200, 5]), &tokens(&[112, 3, 200]));
+        cache.insert(key(&[200, 5]), &tokens(&[112, 3, 200]));
         let next = substituted(&cache, &[200, 5, 1, 123, 200, 7]);
         assert_eq!(next, tokens(&[200, 5, 112, 3, 200, 7]));
         // The next message of the conversation, whose prompt begins with the substituted one.
-        cache.insert(&next, &tokens(&[0, 0, 200]));
+        cache.insert(AnswerTokenCache::key(&next), &tokens(&[0, 0, 200]));
         let later = substituted(&cache, &[200, 5, 1, 123, 200, 7, 100, 200, 8]);
         assert_eq!(later, tokens(&[200, 5, 112, 3, 200, 7, 0, 0, 200, 8]));
     }
@@ -223,7 +235,7 @@ mod tests {
     #[test]
     fn text_that_differs_is_left_as_it_is() {
         let cache = AnswerTokenCache::new(Arc::new(LetterTokenizer));
-        cache.insert(&tokens(&[200, 5]), &tokens(&[112, 3, 200]));
+        cache.insert(key(&[200, 5]), &tokens(&[112, 3, 200]));
         for other in [
             &[200, 4, 1, 123, 200][..],
             &[200, 5, 2, 123, 200],
@@ -241,9 +253,9 @@ mod tests {
     #[test]
     fn the_answer_with_the_longest_common_prefix_is_taken() {
         let cache = AnswerTokenCache::new(Arc::new(LetterTokenizer));
-        cache.insert(&tokens(&[200]), &tokens(&[112, 4]));
-        cache.insert(&tokens(&[200]), &tokens(&[112, 3]));
-        cache.insert(&tokens(&[200]), &tokens(&[113, 3]));
+        cache.insert(key(&[200]), &tokens(&[112, 4]));
+        cache.insert(key(&[200]), &tokens(&[112, 3]));
+        cache.insert(key(&[200]), &tokens(&[113, 3]));
         assert_eq!(substituted(&cache, &[200, 1, 123]), tokens(&[200, 112, 3]));
     }
 
@@ -252,10 +264,10 @@ mod tests {
         let cache = AnswerTokenCache::new(Arc::new(LetterTokenizer));
         let long = |token| vec![Token(token); MAX_TOKENS / 3 - 99];
         for i in 0..4 {
-            cache.insert(&tokens(&[i]), &long(i));
+            cache.insert(key(&[i]), &long(i));
         }
         for i in 0..9 {
-            cache.insert(&tokens(&[3]), &tokens(&[i]));
+            cache.insert(key(&[3]), &tokens(&[i]));
         }
         let state = cache.lock();
         assert!(state.tokens <= MAX_TOKENS && state.entries.len() == 3, "{}", state.tokens);
@@ -267,7 +279,7 @@ mod tests {
         let cache = AnswerTokenCache::new(Arc::new(LetterTokenizer));
         let max_answers = MAX_TOKENS / (ENTRY_TOKENS + 1);
         for i in 0..max_answers as u32 + 20 {
-            cache.insert(&tokens(&[i]), &tokens(&[1]));
+            cache.insert(key(&[i]), &tokens(&[1]));
         }
         let state = cache.lock();
         assert_eq!(

@@ -1,21 +1,22 @@
 //! Chat: a conversation in, a stream of typed events out.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use muse_core::contract::{Conversation, Event, Request, Segment, Token};
+use muse_core::contract::{Conversation, Event, GroupId, Request, Segment, Token};
 use muse_core::hash::hash64;
 
+use super::answer_token_cache::AnswerTokenCache;
 use super::choice_state::ChoiceState;
 use super::compile_queue::CancelToken;
 use super::event_stream::EventStream;
 use super::prompt::PromptEncoder;
-use super::settings::check_token;
+use super::settings::{check_token, random_u64};
 use super::{
-    ChatConstraints, ChatEvent, GenerationSettings, OutputStream, Permit, Service, ServiceError,
-    run_blocking,
+    ChatConstraints, ChatEvent, GenerationSettings, OutputStream, Permit, RequestLimits,
+    RequestScope, Service, ServiceError, run_blocking,
 };
 
-const MAX_CHOICES: u32 = 16;
 const MAX_STOPS: usize = 16;
 const MAX_STOP_BYTES: usize = 1024;
 
@@ -34,8 +35,13 @@ pub struct ChatJob {
     pub stop_ids: Vec<Token>,
     /// How many answers to generate; none means 1.
     pub choices: Option<u32>,
+    /// Whether calls are emitted in deltas while they are generated; none leaves it to the service.
+    /// Takes the place of [`Conversation::growing_calls`].
+    pub growing_tool_calls: Option<bool>,
     /// What answers, calls and reasoning must satisfy.
     pub constraints: ChatConstraints,
+    /// What is tracked of the request, if anything.
+    pub scope: Option<Arc<RequestScope>>,
 }
 
 impl Service {
@@ -44,8 +50,10 @@ impl Service {
     /// # Errors
     /// [`ServiceError`] when the request is wrong, does not fit or the queue is full. Once the
     /// stream exists, an error is its last item.
-    pub async fn chat(&self, job: ChatJob) -> Result<OutputStream<ChatEvent>, ServiceError> {
+    pub async fn chat(&self, mut job: ChatJob) -> Result<OutputStream<ChatEvent>, ServiceError> {
         let permit = self.drain_guard.acquire()?;
+        job.conversation.growing_calls =
+            job.growing_tool_calls.unwrap_or(self.options.growing_tool_calls);
         self.check_model(job.model.as_deref())?;
         let service = self.clone();
         if !job.constraints.may_compile(&job.conversation) {
@@ -62,7 +70,7 @@ impl Service {
         cancel: &CancelToken,
     ) -> Result<OutputStream<ChatEvent>, ServiceError> {
         let encoder = PromptEncoder::new(&self.app)?;
-        let count = check(job)?;
+        let count = check(job, &self.options.limits)?;
         let mut prompt = encoder.encode(&job.conversation)?;
         if let Some(cache) = &self.answer_tokens {
             cache.substitute(&mut prompt);
@@ -77,9 +85,20 @@ impl Service {
         };
         let mut choices: Vec<ChoiceState> = (0..count).map(choice).collect();
         let (cache, mut answers) = (self.answer_tokens.clone(), vec![Vec::new(); count as usize]);
-        Ok(OutputStream::new(events, move |events, index, event, ready| {
+        let prompt_key = AnswerTokenCache::key(&prompt);
+        let scope = job.scope.clone();
+        if let Some(scope) = &scope {
+            // The engine has a copy of the prompt for each choice; all else is freed.
+            scope.memory.shrink_to(count as usize * size_of_val(prompt.as_slice()));
+        }
+        Ok(OutputStream::new(events, scope.clone(), move |events, index, event, ready| {
             let choice = &mut choices[index as usize];
-            let mut emit = |event| push_joined(ready, index, event);
+            let mut emit = |event| {
+                if let (ChatEvent::Usage(usage), Some(scope)) = (&event, &scope) {
+                    scope.record_usage(usage);
+                }
+                push_joined(ready, index, event);
+            };
             match event {
                 Event::Prefill { done, total } => emit(ChatEvent::Progress { done, total }),
                 Event::Token(sampled) => {
@@ -90,7 +109,7 @@ impl Service {
                 }
                 Event::Done(done) => {
                     if let Some(cache) = &cache {
-                        cache.insert(&prompt, &answers[index as usize]);
+                        cache.insert(prompt_key, &answers[index as usize]);
                     }
                     choice.finish(done, &mut emit)?;
                 }
@@ -109,10 +128,12 @@ impl Service {
         cancel: &CancelToken,
     ) -> Result<Vec<Request>, ServiceError> {
         let app = &self.app;
-        let settings = &job.settings;
+        let (settings, limits) = (&job.settings, &self.options.limits);
         let sampling = settings.sampling(app)?;
         job.stop_ids.iter().try_for_each(|&token| check_token(app, "stop_token_ids", token))?;
         let stop = [app.stop.as_slice(), &job.stop_ids].concat();
+        // The choices take turns with other requests as one.
+        let group = (count > 1).then(|| GroupId(random_u64()));
         let request = |choice: u32| {
             let mut sampling = sampling.clone();
             if choice > 0 {
@@ -122,12 +143,13 @@ impl Service {
                 prompt: vec![Segment::Tokens(prompt.to_vec())],
                 sampling,
                 stop: stop.clone(),
-                max_tokens: settings.max_tokens,
+                max_tokens: limits.tokens(settings.max_tokens),
                 max_draft: settings.max_draft,
                 logprobs: settings.logprobs,
                 constraint: job.constraints.compile(app, &job.conversation, cancel)?,
                 deadline: settings.deadline,
-                priority: settings.priority,
+                priority: limits.priority(settings.priority),
+                group,
                 ..Request::default()
             })
         };
@@ -136,7 +158,7 @@ impl Service {
 }
 
 /// Checks what does not depend on the model. Returns the number of choices.
-fn check(job: &ChatJob) -> Result<u32, ServiceError> {
+fn check(job: &ChatJob, limits: &RequestLimits) -> Result<u32, ServiceError> {
     if job.conversation.messages.is_empty() {
         let message = "found none; send at least one message";
         return Err(ServiceError::invalid_field("messages", message));
@@ -153,13 +175,12 @@ fn check(job: &ChatJob) -> Result<u32, ServiceError> {
             format!("found a text of {found} bytes; a stop text has 1 to {MAX_STOP_BYTES}");
         return Err(ServiceError::invalid_field("stop", message));
     }
-    match job.choices.unwrap_or(1) {
-        count @ 1..=MAX_CHOICES => Ok(count),
-        count => {
-            let message = format!("found {count}; ask for 1 to {MAX_CHOICES} answers");
-            Err(ServiceError::invalid_field("choices", message))
-        }
+    let (count, max) = (job.choices.unwrap_or(1), limits.max_choices);
+    if (1..=max).contains(&count) {
+        return Ok(count);
     }
+    let message = format!("found {count}; ask for 1 to {max} answers");
+    Err(ServiceError::invalid_field("choices", message))
 }
 
 /// Appends an event; text that follows text of the same choice and kind is joined to it, so that

@@ -1,9 +1,10 @@
 //! One answer of a request: parses its tokens into events and counts its reasoning tokens.
 
 use muse_core::contract::{
-    Channel, Done, FinishReason, OutputParser, ParsedEvent, Sampled, Token, ToolCall,
+    Channel, Done, FinishReason, OutputParser, ParsedEvent, Sampled, Token, ToolCall, Usage,
 };
 
+use super::content_tokens::ContentTokens;
 use super::{ChatUsage, ServiceError};
 
 /// What happens in a chat. For each choice in this order: progress, then reasoning, content and
@@ -21,10 +22,11 @@ pub enum ChatEvent {
     Reasoning(String),
     /// More of the visible answer.
     Content {
-        /// The text to append.
+        /// The text to append; empty when only tokens follow.
         text: String,
-        /// Its tokens, when log-probabilities were requested.
-        tokens: Vec<Sampled>,
+        /// Tokens of the content so far, when log-probabilities were requested. Their bytes, joined
+        /// over all events, are those of the texts.
+        tokens: Vec<AnswerToken>,
     },
     /// A whole tool call.
     ToolCall(ToolCall),
@@ -37,6 +39,16 @@ pub enum ChatEvent {
     Finish(ChatFinish),
 }
 
+/// A token of the visible answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnswerToken {
+    /// The token.
+    pub sampled: Sampled,
+    /// The bytes of the answer that it accounts for: all of its own unless a part of them is a
+    /// header or a stop text.
+    pub bytes: Vec<u8>,
+}
+
 /// Why a completion ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChatFinish {
@@ -45,7 +57,10 @@ pub enum ChatFinish {
     /// A stop text was met.
     StopText(String),
     /// The limit on tokens or the model's positions are used up.
-    Length,
+    Length {
+        /// The call that was being generated in deltas, with the arguments so far left out.
+        incomplete_call: Option<ToolCall>,
+    },
     /// Tools were called.
     ToolCalls,
 }
@@ -55,7 +70,7 @@ impl ChatFinish {
     pub(super) fn from_engine(reason: FinishReason) -> Result<Self, ServiceError> {
         match reason {
             FinishReason::Stop(token) => Ok(Self::StopToken(token)),
-            FinishReason::Length => Ok(Self::Length),
+            FinishReason::Length => Ok(Self::Length { incomplete_call: None }),
             // A client that leaves never reads this, so the server cancelled it.
             FinishReason::Cancelled => Err(ServiceError::Stopped),
             FinishReason::Deadline => Err(ServiceError::DeadlineExceeded),
@@ -68,15 +83,18 @@ impl ChatFinish {
 pub(super) struct ChoiceState {
     parser: Box<dyn OutputParser>,
     parsed: Vec<ParsedEvent>,
-    logprobs: bool,
+    /// Assigns tokens to the content when log-probabilities were requested.
+    tokens: Option<ContentTokens>,
     /// Whether the answer ends with its first call.
     single_call: bool,
     calls: u32,
+    /// The call that is being generated in deltas.
+    growing: Option<ToolCall>,
     /// Why the answer ended before the engine's end; later tokens are ignored.
     ended: Option<Ended>,
+    /// Tokens up to the end of the answer.
+    completion_tokens: u32,
     reasoning_tokens: u32,
-    /// Tokens of the visible answer whose text the parser has not emitted yet.
-    pending: Vec<Sampled>,
 }
 
 enum Ended {
@@ -89,12 +107,13 @@ impl ChoiceState {
         Self {
             parser,
             parsed: Vec::new(),
-            logprobs,
+            tokens: logprobs.then(ContentTokens::default),
             single_call,
             calls: 0,
+            growing: None,
             ended: None,
+            completion_tokens: 0,
             reasoning_tokens: 0,
-            pending: Vec::new(),
         }
     }
 
@@ -103,11 +122,12 @@ impl ChoiceState {
         if self.ended.is_some() {
             return false;
         }
+        self.completion_tokens += 1;
         self.parser.push(sampled.token, &mut self.parsed);
-        match self.parser.channel() {
-            Channel::Reasoning => self.reasoning_tokens += 1,
-            Channel::Content if self.logprobs => self.pending.push(sampled),
-            Channel::Content | Channel::Protocol | Channel::ToolCall => {}
+        let channel = self.parser.channel();
+        self.reasoning_tokens += u32::from(channel == Channel::Reasoning);
+        if let Some(tokens) = &mut self.tokens {
+            tokens.push(sampled, channel);
         }
         self.emit_parsed(emit);
         self.ended.is_some()
@@ -125,7 +145,7 @@ impl ChoiceState {
             self.emit_parsed(emit);
         }
         let called = self.calls > 0;
-        let finish = match (self.ended.take(), done.reason) {
+        let mut finish = match (self.ended.take(), done.reason) {
             (Some(Ended::SingleCall), _) => ChatFinish::ToolCalls,
             (Some(Ended::StopText(_)), _) | (None, FinishReason::Stop(_)) if called => {
                 ChatFinish::ToolCalls
@@ -133,34 +153,54 @@ impl ChoiceState {
             (Some(Ended::StopText(text)), _) => ChatFinish::StopText(text),
             (None, reason) => ChatFinish::from_engine(reason)?,
         };
-        emit(ChatEvent::Usage(ChatUsage {
-            tokens: done.usage,
-            reasoning: self.reasoning_tokens,
-            timings: done.timings,
-        }));
+        if let ChatFinish::Length { incomplete_call } = &mut finish {
+            *incomplete_call = self.growing.take();
+        }
+        // The engine goes on until it notices that it was cancelled; those tokens do not count.
+        let tokens = Usage { completion: self.completion_tokens, ..done.usage };
+        let (reasoning, timings) = (self.reasoning_tokens, done.timings);
+        emit(ChatEvent::Usage(ChatUsage { tokens, reasoning, timings }));
         emit(ChatEvent::Finish(finish));
         Ok(())
     }
 
     fn emit_parsed(&mut self, emit: &mut dyn FnMut(ChatEvent)) {
-        for event in self.parsed.drain(..) {
-            match event {
-                _ if self.ended.is_some() => {}
-                ParsedEvent::Reasoning(text) => emit(ChatEvent::Reasoning(text)),
-                ParsedEvent::Content(text) => {
-                    let tokens = std::mem::take(&mut self.pending);
-                    emit(ChatEvent::Content { text, tokens });
-                }
-                ParsedEvent::ToolCall(call) => {
-                    self.calls += 1;
-                    emit(ChatEvent::ToolCall(call));
-                    if self.single_call {
-                        self.ended = Some(Ended::SingleCall);
-                    }
-                }
-                ParsedEvent::ToolCallDelta(delta) => emit(ChatEvent::ToolCallDelta(delta)),
-                ParsedEvent::StopText(text) => self.ended = Some(Ended::StopText(text)),
+        for event in std::mem::take(&mut self.parsed) {
+            if self.ended.is_some() {
+                break;
             }
+            self.emit_event(event, emit);
+        }
+        if let Some(tokens) = &mut self.tokens {
+            let tokens = tokens.settle(self.parser.as_mut());
+            if !tokens.is_empty() {
+                emit(ChatEvent::Content { text: String::new(), tokens });
+            }
+        }
+    }
+
+    fn emit_event(&mut self, event: ParsedEvent, emit: &mut dyn FnMut(ChatEvent)) {
+        match event {
+            ParsedEvent::Reasoning(text) => emit(ChatEvent::Reasoning(text)),
+            ParsedEvent::Content(text) => {
+                if let Some(tokens) = &mut self.tokens {
+                    tokens.push_text(&text);
+                }
+                emit(ChatEvent::Content { text, tokens: Vec::new() });
+            }
+            ParsedEvent::ToolCall(call) => {
+                self.calls += 1;
+                self.growing = None;
+                emit(ChatEvent::ToolCall(call));
+                if self.single_call {
+                    self.ended = Some(Ended::SingleCall);
+                }
+            }
+            ParsedEvent::ToolCallDelta(delta) => {
+                self.growing = Some(ToolCall { arguments: String::new(), ..delta.clone() });
+                emit(ChatEvent::ToolCallDelta(delta));
+            }
+            ParsedEvent::StopText(text) => self.ended = Some(Ended::StopText(text)),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! Completion of token ids, which are neither rendered nor parsed.
 
+use std::sync::Arc;
+
 use muse_core::contract::{Event, Request, Sampled, Segment, Token};
 
 use super::event_stream::EventStream;
 use super::settings::check_token;
-use super::{ChatFinish, ChatUsage, GenerationSettings, OutputStream, Service, ServiceError};
+use super::{
+    ChatFinish, ChatUsage, GenerationSettings, OutputStream, RequestScope, Service, ServiceError,
+};
 
 /// A prompt to complete.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +23,8 @@ pub struct GenerateJob {
     pub stop_ids: Vec<Token>,
     /// Whether to go on past the model's own stop tokens.
     pub ignore_model_stop: bool,
+    /// What is tracked of the request, if anything.
+    pub scope: Option<Arc<RequestScope>>,
 }
 
 /// What happens in a completion: progress, tokens, one `Usage`, one `Finish`.
@@ -48,7 +54,7 @@ impl Service {
         let permit = self.drain_guard.acquire()?;
         let app = &self.app;
         self.check_model(job.model.as_deref())?;
-        let GenerateJob { prompt, settings, mut stop_ids, .. } = job;
+        let GenerateJob { prompt, settings, mut stop_ids, scope, .. } = job;
         if prompt.is_empty() {
             let message = "found none; send at least one token";
             return Err(ServiceError::invalid_field("prompt_ids", message));
@@ -60,20 +66,24 @@ impl Service {
         if !job.ignore_model_stop {
             stop_ids.extend(&app.stop);
         }
+        let prompt_bytes = size_of_val(prompt.as_slice());
         let request = Request {
             prompt: vec![Segment::Tokens(prompt)],
             sampling: settings.sampling(app)?,
             stop: stop_ids,
-            max_tokens: settings.max_tokens,
+            max_tokens: self.options.limits.tokens(settings.max_tokens),
             max_draft: settings.max_draft,
             logprobs: settings.logprobs,
             constraint: None,
             deadline: settings.deadline,
-            priority: settings.priority,
+            priority: self.options.limits.priority(settings.priority),
             ..Request::default()
         };
         let events = EventStream::open(app.engine.clone(), permit, [request])?;
-        Ok(OutputStream::new(events, |_, choice, event, ready| {
+        if let Some(scope) = &scope {
+            scope.memory.shrink_to(prompt_bytes);
+        }
+        Ok(OutputStream::new(events, scope.clone(), move |_, choice, event, ready| {
             match (event, ready.back_mut()) {
                 (Event::Prefill { done, total }, _) => {
                     ready.push_back((choice, GenerateEvent::Progress { done, total }));
@@ -88,6 +98,9 @@ impl Service {
                     let finish = ChatFinish::from_engine(done.reason)?;
                     let (tokens, timings) = (done.usage, done.timings);
                     let usage = ChatUsage { tokens, reasoning: 0, timings };
+                    if let Some(scope) = &scope {
+                        scope.record_usage(&usage);
+                    }
                     ready.push_back((choice, GenerateEvent::Usage(usage)));
                     ready.push_back((choice, GenerateEvent::Finish(finish)));
                 }

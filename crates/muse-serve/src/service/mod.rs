@@ -2,29 +2,36 @@
 
 mod answer_token_cache;
 mod blocking;
+mod byte_budget;
 mod chat;
 mod choice_state;
 mod compile_queue;
 mod constraints;
+mod content_tokens;
 mod drain_guard;
 mod error;
 mod event_stream;
 mod generate;
+mod options;
 mod output_stream;
 mod prompt;
+mod request_scope;
 mod settings;
 mod usage;
 
 use std::sync::Arc;
 
+pub use byte_budget::{ByteBudget, Reservation};
 pub use chat::ChatJob;
-pub use choice_state::{ChatEvent, ChatFinish};
+pub use choice_state::{AnswerToken, ChatEvent, ChatFinish};
 pub use constraints::ChatConstraints;
 pub use drain_guard::{DrainGuard, Permit};
 pub use error::ServiceError;
 pub use generate::{GenerateEvent, GenerateJob};
+pub use options::{RequestLimits, ServiceOptions};
 pub use output_stream::OutputStream;
 pub use prompt::Prompt;
+pub use request_scope::RequestScope;
 pub use settings::GenerationSettings;
 pub use usage::{ChatUsage, RequestUsage};
 
@@ -38,6 +45,7 @@ pub(crate) use settings::random_u64;
 #[derive(Clone)]
 pub struct Service {
     app: Arc<App>,
+    options: ServiceOptions,
     drain_guard: DrainGuard,
     compile_queue: CompileQueue,
     /// None for a model without a tokenizer.
@@ -49,7 +57,14 @@ impl Service {
     pub fn new(app: Arc<App>, drain_guard: DrainGuard) -> Self {
         let cache = |tokenizer| Arc::new(AnswerTokenCache::new(tokenizer));
         let answer_tokens = app.tokenizer.clone().map(cache);
-        Self { app, drain_guard, compile_queue: CompileQueue::default(), answer_tokens }
+        let (options, compile_queue) = (ServiceOptions::default(), CompileQueue::default());
+        Self { app, options, drain_guard, compile_queue, answer_tokens }
+    }
+
+    /// The same services with other options.
+    #[must_use]
+    pub fn with_options(self, options: ServiceOptions) -> Self {
+        Self { options, ..self }
     }
 
     /// The model and what belongs to it.

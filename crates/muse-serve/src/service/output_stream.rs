@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use muse_core::contract::Event;
 use tokio_stream::Stream;
 
-use super::ServiceError;
 use super::event_stream::EventStream;
+use super::{RequestScope, ServiceError};
 
 /// Translates an engine event of a choice; appends to the queue, whose last events it may extend.
 type Translate<E> =
@@ -19,6 +20,7 @@ type Translate<E> =
 pub struct OutputStream<E> {
     events: EventStream,
     translate: Box<Translate<E>>,
+    scope: Option<Arc<RequestScope>>,
     ready: VecDeque<(u32, E)>,
     /// Yielded after the events that are ready.
     error: Option<ServiceError>,
@@ -28,6 +30,7 @@ pub struct OutputStream<E> {
 impl<E> OutputStream<E> {
     pub(super) fn new(
         events: EventStream,
+        scope: Option<Arc<RequestScope>>,
         translate: impl FnMut(
             &EventStream,
             u32,
@@ -38,7 +41,7 @@ impl<E> OutputStream<E> {
         + 'static,
     ) -> Self {
         let translate = Box::new(translate);
-        Self { events, translate, ready: VecDeque::new(), error: None, ended: false }
+        Self { events, translate, scope, ready: VecDeque::new(), error: None, ended: false }
     }
 
     /// Translates every engine event that has arrived.
@@ -46,6 +49,9 @@ impl<E> OutputStream<E> {
         while !self.ended {
             let translated = match self.events.poll_next(cx) {
                 Poll::Ready(Some(Ok((choice, event)))) => {
+                    if let (Event::Token(_), Some(scope)) = (&event, &self.scope) {
+                        scope.record_token();
+                    }
                     (self.translate)(&self.events, choice, event, &mut self.ready)
                 }
                 Poll::Ready(Some(Err(error))) => Err(error),

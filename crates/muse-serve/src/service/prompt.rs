@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muse_core::contract::{Conversation, PromptPart, PromptTemplate, Token, Tokenizer};
 
+use super::settings::check_token;
 use super::{Service, ServiceError, run_blocking};
 use crate::app::App;
 
@@ -101,15 +102,27 @@ impl Service {
     ///
     /// # Errors
     /// [`ServiceError::NoTokenizer`], and [`ServiceError::InvalidField`] for tokens out of the
-    /// vocabulary.
-    pub fn detokenize(&self, tokens: &[Token]) -> Result<Vec<u8>, ServiceError> {
+    /// vocabulary, or more than a sequence may have.
+    pub async fn detokenize(&self, tokens: Vec<Token>) -> Result<Vec<u8>, ServiceError> {
         let encoder = PromptEncoder::new(&self.app)?;
-        let mut bytes = Vec::new();
-        for &token in tokens {
-            super::settings::check_token(&self.app, "ids", token)?;
-            encoder.tokenizer.decode(token, &mut bytes);
+        let max = encoder.max_positions;
+        if tokens.len() > max as usize {
+            let message = format!(
+                "found {}; at most {max}, the positions of the model, are detokenized at once",
+                tokens.len()
+            );
+            return Err(ServiceError::invalid_field("ids", message));
         }
-        Ok(bytes)
+        let service = self.clone();
+        run_blocking(move || {
+            let mut bytes = Vec::new();
+            for token in tokens {
+                check_token(&service.app, "ids", token)?;
+                encoder.tokenizer.decode(token, &mut bytes);
+            }
+            Ok(bytes)
+        })
+        .await
     }
 
     /// The prompt of a conversation.

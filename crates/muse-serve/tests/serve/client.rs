@@ -88,11 +88,22 @@ impl Reply {
 
 /// Sends a request head and body, leaving the connection open.
 pub(crate) async fn send(to: SocketAddr, method: &str, path: &str, body: &[u8]) -> TcpStream {
+    send_with(to, method, path, "", body).await
+}
+
+/// Sends a request with more headers, each with its line end.
+pub(crate) async fn send_with(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &[u8],
+) -> TcpStream {
     let mut stream = TcpStream::connect(to).await.expect("a server");
     let length = body.len();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Type: \
-         application/json\r\nContent-Length: {length}\r\n\r\n"
+         application/json\r\n{headers}Content-Length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.expect("a listening server");
     // A server that refuses a large body may hang up before it read all.
@@ -102,7 +113,22 @@ pub(crate) async fn send(to: SocketAddr, method: &str, path: &str, body: &[u8]) 
 
 /// A whole exchange.
 pub(crate) async fn http(to: SocketAddr, method: &str, path: &str, body: &[u8]) -> Reply {
-    let mut stream = send(to, method, path, body).await;
+    http_with(to, method, path, "", body).await
+}
+
+/// A whole exchange with more headers, each with its line end.
+pub(crate) async fn http_with(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &[u8],
+) -> Reply {
+    read_reply(send_with(to, method, path, headers, body).await).await
+}
+
+/// Reads the reply of a connection that the server closes after it.
+pub(crate) async fn read_reply(mut stream: TcpStream) -> Reply {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {

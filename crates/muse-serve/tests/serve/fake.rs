@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use muse_core::contract::{
-    Channel, ContentToken, Conversation, Done, Engine, Event, FinishReason, Message, OutputParser,
-    ParsedEvent, Part, PromptPart, PromptTemplate, Request, Sampled, Sampling, Segment, SeqId,
-    Sink, Timings, Token, Tokenizer, ToolCall, Usage, Verify,
+    Channel, ContentToken, Conversation, Done, Engine, Event, FinishReason, GroupId, Message,
+    OutputParser, ParsedEvent, Part, PromptPart, PromptTemplate, Request, Sampled, Sampling,
+    Segment, SeqId, Sink, Timings, Token, Tokenizer, ToolCall, Usage, Verify,
 };
 use muse_core::{Error, Result};
 use muse_serve::{App, ModelCard, ModelNames, ServeOptions, Server};
@@ -54,12 +54,20 @@ pub(crate) struct ScriptedEngine {
     pub(crate) record: Arc<Record>,
 }
 
+/// The settings of a request.
+pub(crate) struct Recorded {
+    pub(crate) sampling: Sampling,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) priority: i32,
+    pub(crate) group: Option<GroupId>,
+}
+
 /// What the engine was asked for and did.
 #[derive(Default)]
 pub(crate) struct Record {
     last: AtomicU64,
     running: Mutex<HashMap<SeqId, Arc<AtomicBool>>>,
-    pub(crate) requests: Mutex<Vec<(Sampling, Option<u32>)>>,
+    pub(crate) requests: Mutex<Vec<Recorded>>,
     /// Steps taken by all sequences.
     pub(crate) steps: AtomicU64,
     /// Sequences take no step while this is set.
@@ -110,7 +118,12 @@ impl Engine for ScriptedEngine {
         let seq = SeqId(self.record.last.fetch_add(1, Ordering::Relaxed));
         let ended = Arc::new(AtomicBool::new(false));
         running.insert(seq, ended.clone());
-        let settings = (request.sampling.clone(), request.max_draft);
+        let settings = Recorded {
+            sampling: request.sampling.clone(),
+            max_tokens: request.max_tokens,
+            priority: request.priority,
+            group: request.group,
+        };
         self.record.requests.lock().expect("no test panics here").push(settings);
         let (tokens, failure, record) =
             (self.tokens.clone(), self.failure.clone(), self.record.clone());

@@ -32,6 +32,7 @@ fn event_names(events: &[muse_proto::v1::ChatResponse]) -> Vec<&'static str> {
             Event::Reasoning(_) => "reasoning",
             Event::Text(_) => "text",
             Event::ToolCall(_) => "call",
+            Event::ToolCallDelta(_) => "call delta",
             Event::Usage(_) => "usage",
             Event::Finish(_) => "finish",
         })
@@ -113,13 +114,15 @@ async fn choices_have_seeds_of_their_own() {
         assert_eq!(event_names(&own), ["progress", "reasoning", "text", "usage", "finish"]);
     }
     let requests = record.requests.lock().expect("no panic");
-    let seeds: Vec<u64> = requests.iter().map(|(sampling, _)| sampling.seed).collect();
+    let seeds: Vec<u64> = requests.iter().map(|request| request.sampling.seed).collect();
     assert_eq!(seeds[0], 7);
     assert!(seeds[1] != 7 && seeds[2] != 7 && seeds[1] != seeds[2], "{seeds:?}");
     assert!(
-        requests.iter().all(|(sampling, _)| sampling.temperature == 0.7),
+        requests.iter().all(|request| request.sampling.temperature == 0.7),
         "the model's default"
     );
+    let groups: Vec<_> = requests.iter().map(|request| request.group).collect();
+    assert!(groups[0].is_some() && groups == [groups[0]; 3], "one group: {groups:?}");
 }
 
 #[tokio::test]

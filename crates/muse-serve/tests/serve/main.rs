@@ -9,8 +9,12 @@ mod engine;
 mod fake;
 mod grpc;
 mod http;
+mod limits;
+mod memory;
 #[cfg(all(feature = "cpu", feature = "nano"))]
 mod nano;
 mod refusals;
+mod sockets;
 #[cfg(all(feature = "cpu", feature = "nano"))]
 mod tools;
+mod tracking;

@@ -287,7 +287,7 @@ async fn http_refuses_bodies_by_their_headers() {
 #[tokio::test]
 async fn idle_connections_are_closed() {
     let server = Running::start_with(app(ScriptedEngine::default()), |options| {
-        options.idle_timeout = Duration::from_millis(200);
+        options.keep_alive = Duration::from_millis(200);
     })
     .await;
     let grpc = server.grpc.strip_prefix("http://").expect("an address").parse().expect("one");
@@ -312,7 +312,7 @@ async fn idle_connections_are_closed() {
     };
     let timeout = Duration::from_secs(2);
     assert!(script.step * script.tokens.len() as u32 > timeout, "the answer takes longer");
-    let server = Running::start_with(app(script), |options| options.idle_timeout = timeout).await;
+    let server = Running::start_with(app(script), |options| options.keep_alive = timeout).await;
     let reply = http(server.http, "POST", CHAT, user_message("Hi").to_string().as_bytes()).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     assert_eq!(reply.json()["choices"][0]["message"]["content"], "slow");

@@ -1,13 +1,16 @@
 //! Errors as OpenAI's error objects.
 
 use axum::Json;
+use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::http::error::HttpError;
 use crate::service::ServiceError;
 use crate::status::RETRY_AFTER;
+use crate::tracking;
 
 /// An error of this dialect. Its message names the field: most clients show the message alone.
 #[derive(Clone, Debug)]
@@ -29,13 +32,19 @@ impl ApiError {
         Self { error, param }
     }
 
+    /// The short name of the error.
+    pub(in crate::http) fn code(&self) -> &'static str {
+        self.error.code
+    }
+
     /// The object that stands in a body or an event.
-    pub(super) fn object(&self) -> Value {
+    pub(in crate::http) fn object(&self, request_id: &str) -> Value {
         json!({ "error": {
             "message": self.error.message,
             "type": error_type(self.error.status),
             "param": self.param,
             "code": self.error.code,
+            "request_id": request_id,
         } })
     }
 }
@@ -87,13 +96,26 @@ fn error_type(status: StatusCode) -> &'static str {
     }
 }
 
+/// Gives errors their bodies, which name the request.
+pub(in crate::http) async fn render_errors(request: Request, next: Next) -> Response {
+    let scope = tracking::scope(request.extensions());
+    let mut response = next.run(request).await;
+    let Some(error) = response.extensions_mut().remove::<ApiError>() else { return response };
+    scope.set_error(error.code());
+    let body = Json(error.object(scope.id()));
+    let headers = std::mem::take(response.headers_mut());
+    (response.status(), headers, body).into_response()
+}
+
+/// Without a body: [`render_errors`] writes it.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = (self.error.status, Json(self.object())).into_response();
+        let mut response = self.error.status.into_response();
         if self.error.retry {
             let seconds = HeaderValue::from(RETRY_AFTER.as_secs());
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
+        response.extensions_mut().insert(self);
         response
     }
 }

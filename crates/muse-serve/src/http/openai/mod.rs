@@ -1,6 +1,7 @@
 //! OpenAI's dialect: chat completions and models.
 
 mod chat;
+mod chunks;
 mod error;
 mod request;
 mod response;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use super::HttpState;
 use super::error::HttpError;
 use crate::app::ModelCard;
-pub(super) use error::ApiError;
+pub(super) use error::{ApiError, render_errors};
 
 /// The routes of this dialect.
 pub(super) fn routes() -> Router<HttpState> {

@@ -2,16 +2,55 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use muse_core::contract::{Sampled, Token, Tokenizer, ToolCall};
+use muse_core::contract::{Token, Tokenizer, ToolCall};
+use serde::Serialize;
+use serde::ser::{SerializeSeq, SerializeStruct, Serializer};
 use serde_json::{Value, json};
 
-use crate::service::{ChatEvent, ChatFinish, ChatUsage, RequestUsage, random_u64};
+use crate::service::{AnswerToken, ChatEvent, ChatFinish, ChatUsage, RequestUsage, random_u64};
+
+/// Bytes of a token or an alternative in the object of log-probabilities, about.
+const LOGPROB_BYTES: usize = 96;
 
 /// What all objects of one answer share.
 pub(super) struct ObjectHead {
     id: String,
     created: u64,
     model: String,
+}
+
+#[derive(Serialize)]
+struct Object<'a, C> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    choices: Vec<C>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timings: Option<Value>,
+}
+
+/// A choice of a chunk.
+#[derive(Serialize)]
+pub(super) struct ChunkChoice<'a> {
+    index: u32,
+    delta: Value,
+    pub(super) logprobs: Option<LogProbs<'a>>,
+    finish_reason: Option<&'static str>,
+    /// The call that was cut, with the finish reason `length`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incomplete_tool_call: Option<Value>,
+}
+
+/// A choice of a whole answer.
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: usize,
+    message: Value,
+    logprobs: Option<LogProbs<'a>>,
+    finish_reason: Option<&'static str>,
 }
 
 impl ObjectHead {
@@ -21,61 +60,66 @@ impl ObjectHead {
         Self { id, created, model: model.to_owned() }
     }
 
-    pub(super) fn completion(&self, choices: Vec<Value>, usage: &[ChatUsage]) -> Value {
-        self.with_usage(self.object("chat.completion", choices), usage)
-    }
-
     /// A chunk. `usage_follows`: `usage` is null here, since a later chunk has it.
-    pub(super) fn chunk(&self, choice: Value, usage_follows: bool) -> Value {
+    pub(super) fn chunk(&self, choice: ChunkChoice<'_>, usage_follows: bool) -> String {
         let mut object = self.object("chat.completion.chunk", vec![choice]);
-        if usage_follows {
-            object["usage"] = Value::Null;
-        }
-        object
+        object.usage = usage_follows.then_some(Value::Null);
+        to_json(&object)
     }
 
     /// The chunk after those of all choices.
-    pub(super) fn usage_chunk(&self, usage: &[ChatUsage]) -> Value {
-        self.with_usage(self.object("chat.completion.chunk", Vec::new()), usage)
-    }
-
-    fn with_usage(&self, mut object: Value, choices: &[ChatUsage]) -> Value {
+    pub(super) fn usage_chunk(&self, choices: &[ChatUsage]) -> String {
+        let mut object = self.object("chat.completion.chunk", Vec::<()>::new());
         let total = RequestUsage::new(choices);
-        object["usage"] = usage(&total);
-        object["timings"] = timings(&total);
-        object
+        (object.usage, object.timings) = (Some(usage(&total)), Some(timings(&total)));
+        to_json(&object)
     }
 
-    fn object(&self, kind: &str, choices: Vec<Value>) -> Value {
-        json!({
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "choices": choices,
-        })
+    fn object<C>(&self, kind: &'static str, choices: Vec<C>) -> Object<'_, C> {
+        let Self { id, created, model } = self;
+        Object { id, object: kind, created: *created, model, choices, usage: None, timings: None }
     }
 }
 
-/// A choice of a chunk.
-pub(super) fn delta(
-    index: u32,
-    delta: Value,
-    logprobs: Value,
-    finish: Option<&ChatFinish>,
-) -> Value {
-    json!({
-        "index": index,
-        "delta": delta,
-        "logprobs": logprobs,
-        "finish_reason": finish.map(finish_reason),
-    })
+/// A whole answer. `logprobs` spells tokens when log-probabilities were requested.
+pub(super) fn completion(
+    head: &ObjectHead,
+    choices: &[CollectedChoice],
+    logprobs: Option<&dyn Tokenizer>,
+) -> String {
+    let total: Vec<ChatUsage> = choices.iter().map(|choice| choice.usage.clone()).collect();
+    let total = RequestUsage::new(&total);
+    let choices = choices.iter().enumerate().map(|(i, choice)| choice.object(i, logprobs));
+    let mut object = head.object("chat.completion", choices.collect());
+    (object.usage, object.timings) = (Some(usage(&total)), Some(timings(&total)));
+    to_json(&object)
 }
 
-pub(super) fn finish_reason(finish: &ChatFinish) -> &'static str {
+fn to_json(object: &impl Serialize) -> String {
+    serde_json::to_string(object).expect("strings, numbers and lists are JSON")
+}
+
+impl ChunkChoice<'_> {
+    pub(super) fn new(index: u32, delta: Value) -> Self {
+        Self { index, delta, logprobs: None, finish_reason: None, incomplete_tool_call: None }
+    }
+
+    pub(super) fn finish(index: u32, finish: &ChatFinish) -> Self {
+        let incomplete_tool_call = match finish {
+            ChatFinish::Length { incomplete_call: Some(call) } => {
+                Some(json!({ "id": call.id, "name": call.name }))
+            }
+            _ => None,
+        };
+        let finish_reason = Some(finish_reason(finish));
+        Self { finish_reason, incomplete_tool_call, ..Self::new(index, json!({})) }
+    }
+}
+
+fn finish_reason(finish: &ChatFinish) -> &'static str {
     match finish {
         ChatFinish::StopToken(_) | ChatFinish::StopText(_) => "stop",
-        ChatFinish::Length => "length",
+        ChatFinish::Length { .. } => "length",
         ChatFinish::ToolCalls => "tool_calls",
     }
 }
@@ -94,8 +138,8 @@ pub(super) struct CollectedChoice {
     content: String,
     reasoning: String,
     calls: Vec<Value>,
-    tokens: Vec<Sampled>,
-    pub(super) usage: ChatUsage,
+    tokens: Vec<AnswerToken>,
+    usage: ChatUsage,
     finish: Option<ChatFinish>,
 }
 
@@ -114,8 +158,8 @@ impl CollectedChoice {
         }
     }
 
-    /// The choice of a completion. `logprobs`: whether they were requested.
-    pub(super) fn object(&self, index: usize, logprobs: bool, tokenizer: &dyn Tokenizer) -> Value {
+    /// The choice of a completion.
+    fn object<'a>(&'a self, index: usize, logprobs: Option<&'a dyn Tokenizer>) -> Choice<'a> {
         let only_calls = self.content.is_empty() && !self.calls.is_empty();
         let content = if only_calls { Value::Null } else { json!(self.content) };
         let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
@@ -125,29 +169,86 @@ impl CollectedChoice {
         if !self.calls.is_empty() {
             message["tool_calls"] = json!(self.calls);
         }
-        json!({
-            "index": index,
-            "message": message,
-            "logprobs": logprobs.then(|| log_probabilities(&self.tokens, tokenizer)),
-            "finish_reason": self.finish.as_ref().map(finish_reason),
-        })
+        Choice {
+            index,
+            message,
+            logprobs: logprobs.map(|tokenizer| LogProbs::new(&self.tokens, tokenizer)),
+            finish_reason: self.finish.as_ref().map(finish_reason),
+        }
+    }
+
+    /// About the memory that an event takes in the collected and in the written answer.
+    pub(super) fn written_bytes(event: &ChatEvent) -> usize {
+        match event {
+            ChatEvent::Reasoning(text) => 3 * text.len(),
+            ChatEvent::Content { text, tokens } => {
+                let entries: usize = tokens.iter().map(|token| 1 + token.sampled.top.len()).sum();
+                3 * text.len() + entries * LOGPROB_BYTES
+            }
+            ChatEvent::ToolCall(call) => 3 * (call.name.len() + call.arguments.len()),
+            _ => 0,
+        }
     }
 }
 
-pub(super) fn log_probabilities(tokens: &[Sampled], tokenizer: &dyn Tokenizer) -> Value {
-    let entry = |token: Token, logprob: f32| {
+/// The log-probabilities of tokens, written without an object of each in memory.
+pub(super) struct LogProbs<'a> {
+    tokens: &'a [AnswerToken],
+    tokenizer: &'a dyn Tokenizer,
+}
+
+#[derive(Serialize)]
+struct LogProbEntry {
+    token: String,
+    logprob: f32,
+    bytes: Vec<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<Vec<LogProbEntry>>,
+}
+
+impl LogProbEntry {
+    fn new(bytes: Vec<u8>, logprob: f32) -> Self {
+        let token = String::from_utf8_lossy(&bytes).into_owned();
+        Self { token, logprob, bytes, top_logprobs: None }
+    }
+}
+
+impl<'a> LogProbs<'a> {
+    pub(super) fn new(tokens: &'a [AnswerToken], tokenizer: &'a dyn Tokenizer) -> Self {
+        Self { tokens, tokenizer }
+    }
+
+    fn alternative(&self, token: Token, logprob: f32) -> LogProbEntry {
         let mut bytes = Vec::new();
-        tokenizer.decode(token, &mut bytes);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        json!({ "token": text, "logprob": logprob, "bytes": bytes })
-    };
-    let content = tokens.iter().map(|sampled| {
-        let mut object = entry(sampled.token, sampled.logprob);
-        object["top_logprobs"] =
-            sampled.top.iter().map(|&(token, logprob)| entry(token, logprob)).collect();
-        object
-    });
-    json!({ "content": content.collect::<Vec<_>>(), "refusal": null })
+        self.tokenizer.decode(token, &mut bytes);
+        LogProbEntry::new(bytes, logprob)
+    }
+}
+
+impl Serialize for LogProbs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("LogProbs", 2)?;
+        object.serialize_field("content", &Entries(self))?;
+        object.serialize_field("refusal", &Value::Null)?;
+        object.end()
+    }
+}
+
+struct Entries<'a>(&'a LogProbs<'a>);
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(logprobs) = self;
+        let mut list = serializer.serialize_seq(Some(logprobs.tokens.len()))?;
+        for AnswerToken { sampled, bytes } in logprobs.tokens {
+            let mut entry = LogProbEntry::new(bytes.clone(), sampled.logprob);
+            let top = sampled.top.iter();
+            let top = top.map(|&(token, logprob)| logprobs.alternative(token, logprob));
+            entry.top_logprobs = Some(top.collect());
+            list.serialize_element(&entry)?;
+        }
+        list.end()
+    }
 }
 
 fn usage(total: &RequestUsage) -> Value {
