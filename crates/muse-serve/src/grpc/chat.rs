@@ -49,6 +49,7 @@ impl ChatService for ChatApi {
             settings,
             stop: request.stop,
             stop_ids: Vec::new(),
+            ignore_model_stop: false,
             choices: request.choices,
             growing_tool_calls: request.growing_tool_calls,
             constraints: ChatConstraints {

@@ -51,6 +51,7 @@ pub(super) fn settings(
             seed: sampling.seed,
         },
         max_tokens: limits.max_tokens,
+        min_tokens: 0,
         max_draft: limits.max_draft,
         logprobs: limits.logprobs,
         priority: limits.priority,

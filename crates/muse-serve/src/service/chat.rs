@@ -33,6 +33,8 @@ pub struct ChatJob {
     pub stop: Vec<String>,
     /// Tokens that end the answer, beside the model's own.
     pub stop_ids: Vec<Token>,
+    /// Whether to go on past the model's own stop tokens.
+    pub ignore_model_stop: bool,
     /// How many answers to generate; none means 1.
     pub choices: Option<u32>,
     /// Whether calls are emitted in deltas while they are generated; none leaves it to the service.
@@ -131,7 +133,8 @@ impl Service {
         let (settings, limits) = (&job.settings, &self.options.limits);
         let sampling = settings.sampling(app)?;
         job.stop_ids.iter().try_for_each(|&token| check_token(app, "stop_token_ids", token))?;
-        let stop = [app.stop.as_slice(), &job.stop_ids].concat();
+        let own = if job.ignore_model_stop { &[] } else { app.stop.as_slice() };
+        let stop = [own, &job.stop_ids].concat();
         // The choices take turns with other requests as one.
         let group = (count > 1).then(|| GroupId(random_u64()));
         let request = |choice: u32| {
@@ -144,6 +147,7 @@ impl Service {
                 sampling,
                 stop: stop.clone(),
                 max_tokens: limits.tokens(settings.max_tokens),
+                min_tokens: settings.min_tokens,
                 max_draft: settings.max_draft,
                 logprobs: settings.logprobs,
                 constraint: job.constraints.compile(app, &job.conversation, cancel)?,

@@ -72,6 +72,7 @@ impl Service {
             sampling: settings.sampling(app)?,
             stop: stop_ids,
             max_tokens: self.options.limits.tokens(settings.max_tokens),
+            min_tokens: settings.min_tokens,
             max_draft: settings.max_draft,
             logprobs: settings.logprobs,
             constraint: None,

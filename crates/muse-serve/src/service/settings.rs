@@ -21,6 +21,8 @@ pub struct GenerationSettings {
     pub sampling: SamplingFields,
     /// At least 1. More than the positions left means all of them.
     pub max_tokens: Option<u32>,
+    /// Tokens to generate before a stop token may end the answer.
+    pub min_tokens: u32,
     /// The most tokens to draft per verify.
     pub max_draft: Option<u32>,
     /// Alternatives to report with each token, up to 20.

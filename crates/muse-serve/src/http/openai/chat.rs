@@ -34,11 +34,13 @@ pub(super) async fn completions(
     let Some(tokenizer) = app.tokenizer.clone() else {
         return Err(ServiceError::NoTokenizer.into());
     };
-    let head = ObjectHead::new(&app.model.name);
+    let head = ObjectHead::new(&app.model.name, request.legacy_functions);
     let choices = request.job.choices.unwrap_or(1);
     let logprobs = request.job.settings.logprobs.is_some().then_some(tokenizer);
     request.job.scope = Some(Arc::clone(&scope));
-    let events = state.service.chat(request.job).await?;
+    let answer_path = request.answer_path.take();
+    let events = state.service.chat(request.job).await;
+    let events = events.map_err(|error| ApiError::about_answer(error, answer_path))?;
     if !request.stream {
         return collect(head, events, choices, logprobs, &scope).await;
     }

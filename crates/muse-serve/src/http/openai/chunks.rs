@@ -76,6 +76,10 @@ impl ChunkStream {
 
     /// A delta of the call that was begun last.
     fn push_call(&mut self, choice: u32, mut object: Value) {
+        if self.head.legacy_functions() {
+            self.push_delta(choice, json!({ "function_call": object["function"] }));
+            return;
+        }
         object["index"] = json!(self.calls[choice as usize].begun - 1);
         self.push_delta(choice, json!({ "tool_calls": [object] }));
     }
@@ -117,7 +121,7 @@ impl ChunkStream {
             }
             ChatEvent::Usage(usage) => self.usage[choice as usize] = usage,
             ChatEvent::Finish(finish) => {
-                let last = ChunkChoice::finish(choice, &finish);
+                let last = ChunkChoice::finish(choice, &finish, &self.head);
                 let chunk = self.head.chunk(last, self.include_usage);
                 self.push(chunk);
             }

@@ -32,6 +32,16 @@ impl ApiError {
         Self { error, param }
     }
 
+    /// An error of the service, in which the constraint of the answer has the name of its field.
+    pub(super) fn about_answer(error: ServiceError, path: Option<String>) -> Self {
+        match (error, path) {
+            (ServiceError::InvalidField { field, message }, Some(path)) if field == "answer" => {
+                Self::invalid_value(&path, &message)
+            }
+            (error, _) => error.into(),
+        }
+    }
+
     /// The short name of the error.
     pub(in crate::http) fn code(&self) -> &'static str {
         self.error.code

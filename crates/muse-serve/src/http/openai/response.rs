@@ -17,6 +17,8 @@ pub(super) struct ObjectHead {
     id: String,
     created: u64,
     model: String,
+    /// Whether calls have the shape of `functions`: one, without id.
+    legacy_functions: bool,
 }
 
 #[derive(Serialize)]
@@ -54,10 +56,10 @@ struct Choice<'a> {
 }
 
 impl ObjectHead {
-    pub(super) fn new(model: &str) -> Self {
+    pub(super) fn new(model: &str, legacy_functions: bool) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let id = format!("chatcmpl-{:016x}", random_u64());
-        Self { id, created, model: model.to_owned() }
+        Self { id, created, model: model.to_owned(), legacy_functions }
     }
 
     /// A chunk. `usage_follows`: `usage` is null here, since a later chunk has it.
@@ -65,6 +67,19 @@ impl ObjectHead {
         let mut object = self.object("chat.completion.chunk", vec![choice]);
         object.usage = usage_follows.then_some(Value::Null);
         to_json(&object)
+    }
+
+    pub(super) fn legacy_functions(&self) -> bool {
+        self.legacy_functions
+    }
+
+    fn finish_reason(&self, finish: &ChatFinish) -> &'static str {
+        match finish {
+            ChatFinish::StopToken(_) | ChatFinish::StopText(_) => "stop",
+            ChatFinish::Length { .. } => "length",
+            ChatFinish::ToolCalls if self.legacy_functions => "function_call",
+            ChatFinish::ToolCalls => "tool_calls",
+        }
     }
 
     /// The chunk after those of all choices.
@@ -76,7 +91,7 @@ impl ObjectHead {
     }
 
     fn object<C>(&self, kind: &'static str, choices: Vec<C>) -> Object<'_, C> {
-        let Self { id, created, model } = self;
+        let Self { id, created, model, .. } = self;
         Object { id, object: kind, created: *created, model, choices, usage: None, timings: None }
     }
 }
@@ -89,7 +104,7 @@ pub(super) fn completion(
 ) -> String {
     let total: Vec<ChatUsage> = choices.iter().map(|choice| choice.usage.clone()).collect();
     let total = RequestUsage::new(&total);
-    let choices = choices.iter().enumerate().map(|(i, choice)| choice.object(i, logprobs));
+    let choices = choices.iter().enumerate().map(|(i, choice)| choice.object(i, logprobs, head));
     let mut object = head.object("chat.completion", choices.collect());
     (object.usage, object.timings) = (Some(usage(&total)), Some(timings(&total)));
     to_json(&object)
@@ -104,23 +119,15 @@ impl ChunkChoice<'_> {
         Self { index, delta, logprobs: None, finish_reason: None, incomplete_tool_call: None }
     }
 
-    pub(super) fn finish(index: u32, finish: &ChatFinish) -> Self {
+    pub(super) fn finish(index: u32, finish: &ChatFinish, head: &ObjectHead) -> Self {
         let incomplete_tool_call = match finish {
             ChatFinish::Length { incomplete_call: Some(call) } => {
                 Some(json!({ "id": call.id, "name": call.name }))
             }
             _ => None,
         };
-        let finish_reason = Some(finish_reason(finish));
+        let finish_reason = Some(head.finish_reason(finish));
         Self { finish_reason, incomplete_tool_call, ..Self::new(index, json!({})) }
-    }
-}
-
-fn finish_reason(finish: &ChatFinish) -> &'static str {
-    match finish {
-        ChatFinish::StopToken(_) | ChatFinish::StopText(_) => "stop",
-        ChatFinish::Length { .. } => "length",
-        ChatFinish::ToolCalls => "tool_calls",
     }
 }
 
@@ -159,7 +166,12 @@ impl CollectedChoice {
     }
 
     /// The choice of a completion.
-    fn object<'a>(&'a self, index: usize, logprobs: Option<&'a dyn Tokenizer>) -> Choice<'a> {
+    fn object<'a>(
+        &'a self,
+        index: usize,
+        logprobs: Option<&'a dyn Tokenizer>,
+        head: &ObjectHead,
+    ) -> Choice<'a> {
         let only_calls = self.content.is_empty() && !self.calls.is_empty();
         let content = if only_calls { Value::Null } else { json!(self.content) };
         let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
@@ -167,13 +179,16 @@ impl CollectedChoice {
             message["reasoning_content"] = json!(self.reasoning);
         }
         if !self.calls.is_empty() {
-            message["tool_calls"] = json!(self.calls);
+            match head.legacy_functions {
+                true => message["function_call"] = self.calls[0]["function"].clone(),
+                false => message["tool_calls"] = json!(self.calls),
+            }
         }
         Choice {
             index,
             message,
             logprobs: logprobs.map(|tokenizer| LogProbs::new(&self.tokens, tokenizer)),
-            finish_reason: self.finish.as_ref().map(finish_reason),
+            finish_reason: self.finish.as_ref().map(|finish| head.finish_reason(finish)),
         }
     }
 
