@@ -230,7 +230,7 @@ async fn an_unsupported_keyword_is_named() {
         ("pattern", json!({ "type": "string", "pattern": "(?=x)" })),
         ("format", json!({ "type": "string", "format": "no-such-format" })),
         ("minimum", json!({ "type": "integer", "minimum": 5, "maximum": 3 })),
-        ("$ref", json!({ "allOf": [{ "$ref": "#" }, { "type": "object" }] })),
+        ("allOf", json!({ "allOf": [{ "$ref": "#" }, { "type": "object" }] })),
         ("$ref", json!({ "$ref": "#" })),
         ("enum", json!({ "enum": [] })),
     ] {
