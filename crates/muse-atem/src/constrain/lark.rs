@@ -79,26 +79,26 @@ const MESSAGES: [(&str, &str); 29] = [
 /// and what to change.
 pub(super) fn explain(source: &str, message: &str) -> String {
     let (position, message) = split(message);
-    let place = position.map(|(line, column)| Place::new(source, line, column));
-    let what = match describe(message, place.as_ref()) {
+    let position = position.map(|(line, column)| GrammarPosition::new(source, line, column));
+    let what = match describe(message, position.as_ref()) {
         Some(what) => what,
         // Limits, and what schemas within the grammar cannot do, are those of all grammars.
         None => explain::explain(message),
     };
-    match place {
-        Some(place) => format!("{}: {what}{}", place.name(), place.quoted()),
+    match position {
+        Some(position) => format!("{}: {what}{}", position.name(), position.quoted()),
         None => what,
     }
 }
 
 /// A position in a grammar.
-struct Place<'a> {
+struct GrammarPosition<'a> {
     line: usize,
     column: usize,
     text: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> GrammarPosition<'a> {
     fn new(source: &'a str, line: usize, column: usize) -> Self {
         let text = source.lines().nth(line.saturating_sub(1)).unwrap_or_default();
         Self { line, column, text }
@@ -141,9 +141,9 @@ fn split(message: &str) -> (Option<(usize, usize)>, &str) {
 }
 
 /// What a message without its position says.
-fn describe(message: &str, place: Option<&Place<'_>>) -> Option<String> {
+fn describe(message: &str, position: Option<&GrammarPosition<'_>>) -> Option<String> {
     if message.starts_with("lexer error") {
-        return Some(unreadable(place));
+        return Some(unreadable(position));
     }
     if let Some(expected) = message.strip_prefix("Expected token ") {
         let (expected, found) = expected.split_once(", found ")?;
@@ -172,19 +172,19 @@ fn part(name: &str) -> String {
 }
 
 /// Text that is no part of any grammar.
-fn unreadable(place: Option<&Place<'_>>) -> String {
-    let Some(place) = place else { return "it cannot be read".to_owned() };
-    let quotes = place.text.matches('"').count() - place.text.matches("\\\"").count();
-    match place.found() {
+fn unreadable(position: Option<&GrammarPosition<'_>>) -> String {
+    let Some(position) = position else { return "it cannot be read".to_owned() };
+    let quotes = position.text.matches('"').count() - position.text.matches("\\\"").count();
+    match position.found() {
         Some('\'') => "texts stand in double quotes".to_owned(),
         Some(';') => "rules end with their line, without `;`".to_owned(),
-        _ if place.text.trim_start().starts_with('%') => {
+        _ if position.text.trim_start().starts_with('%') => {
             "there is no such statement; `%import`, `%ignore`, `%json`, `%regex` and \
              `%llguidance` are understood"
                 .to_owned()
         }
         _ if quotes % 2 == 1 => "a text has no closing quote".to_owned(),
-        _ if place.text.contains('\\') => "a text holds an unknown escape".to_owned(),
+        _ if position.text.contains('\\') => "a text holds an unknown escape".to_owned(),
         Some(found) => format!("{found:?} has no meaning here"),
         None => "the line ends too early".to_owned(),
     }

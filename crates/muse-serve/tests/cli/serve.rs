@@ -27,7 +27,7 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
         let addresses = ["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"];
         command.args(addresses).args(flags).envs(variables.iter().copied());
-        let mut process = command.stderr(Stdio::piped()).spawn().expect("muse starts");
+        let mut process = spawn(command.stderr(Stdio::piped()));
         let mut log = BufReader::new(process.stderr.take().expect("a pipe")).lines();
         let mut first_lines = Vec::new();
         let address = |line: &str, name: &str| {
@@ -54,6 +54,11 @@ impl Server {
         let log = self.log.by_ref().map(|line| line.expect("UTF-8")).collect();
         (self.process.wait().expect("an end").code(), log)
     }
+}
+
+/// Starts a process that [`Server`] waits for when it is dropped.
+fn spawn(command: &mut Command) -> Child {
+    command.spawn().expect("muse starts")
 }
 
 impl Drop for Server {
