@@ -115,7 +115,7 @@ pub fn rendering_is_a_function_of_the_conversation(subject: &Subject) {
     assert_ne!(first, subject.render(&conversation("What is 2 + 3?")));
     let text = joined_text(&first);
     assert!(text.contains("You are helpful.") && text.contains("What is 2 + 2?"), "{text}");
-    let special = first.iter().any(|part| *part == PromptPart::Special(subject.special));
+    let special = first.contains(&PromptPart::Special(subject.special));
     assert!(special, "the prompt has {}", subject.special);
 }
 
