@@ -154,7 +154,6 @@ impl Service {
                 deadline: settings.deadline,
                 priority: limits.priority(settings.priority),
                 group,
-                ..Request::default()
             })
         };
         (0..count).map(request).collect()
