@@ -27,19 +27,22 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
         let addresses = ["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"];
         command.args(addresses).args(flags).envs(variables.iter().copied());
-        let mut process = spawn(command.stderr(Stdio::piped()));
-        let mut log = BufReader::new(process.stderr.take().expect("a pipe")).lines();
-        let mut first_lines = Vec::new();
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("muse starts");
+        let log = BufReader::new(process.stderr.take().expect("a pipe")).lines();
+        let (first_lines, grpc, http) = (Vec::new(), String::new(), String::new());
+        // Dropping it waits for the process, whatever fails below.
+        let mut server = Self { process, log, first_lines, grpc, http };
         let address = |line: &str, name: &str| {
             let line = line.replace("\":\"", "=").replace('"', " ");
             let (_, rest) = line.split_once(&format!("{name}="))?;
             rest.split_whitespace().next().map(str::to_owned)
         };
         loop {
-            let line = log.next().expect("an address is logged").expect("UTF-8");
-            first_lines.push(line.clone());
+            let line = server.log.next().expect("an address is logged").expect("UTF-8");
+            server.first_lines.push(line.clone());
             if let (Some(grpc), Some(http)) = (address(&line, "grpc"), address(&line, "http")) {
-                return Self { process, log, first_lines, grpc, http };
+                (server.grpc, server.http) = (grpc, http);
+                return server;
             }
         }
     }
@@ -54,11 +57,6 @@ impl Server {
         let log = self.log.by_ref().map(|line| line.expect("UTF-8")).collect();
         (self.process.wait().expect("an end").code(), log)
     }
-}
-
-/// Starts a process that [`Server`] waits for when it is dropped.
-fn spawn(command: &mut Command) -> Child {
-    command.spawn().expect("muse starts")
 }
 
 impl Drop for Server {

@@ -48,7 +48,7 @@ pub(super) struct ChunkChoice<'a> {
 
 /// A choice of a whole answer.
 #[derive(Serialize)]
-struct Choice<'a> {
+struct ResponseChoice<'a> {
     index: usize,
     message: Value,
     logprobs: Option<LogProbs<'a>>,
@@ -171,7 +171,7 @@ impl CollectedChoice {
         index: usize,
         logprobs: Option<&'a dyn Tokenizer>,
         head: &ObjectHead,
-    ) -> Choice<'a> {
+    ) -> ResponseChoice<'a> {
         let only_calls = self.content.is_empty() && !self.calls.is_empty();
         let content = if only_calls { Value::Null } else { json!(self.content) };
         let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
@@ -184,7 +184,7 @@ impl CollectedChoice {
                 false => message["tool_calls"] = json!(self.calls),
             }
         }
-        Choice {
+        ResponseChoice {
             index,
             message,
             logprobs: logprobs.map(|tokenizer| LogProbs::new(&self.tokens, tokenizer)),
