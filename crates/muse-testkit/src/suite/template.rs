@@ -1,4 +1,4 @@
-//! Tests of [`PromptTemplate`] and of the [`OutputParser`] that it gives.
+//! Tests of [`PromptTemplate`] and of the output parser that it gives.
 
 use std::sync::Arc;
 
