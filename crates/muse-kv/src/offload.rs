@@ -49,8 +49,8 @@ impl KvOffload for Pool {
             self.tree.hold(parent);
         }
         let blocks = self.can_take(window).then(|| {
-            let full = self.take_full();
-            (full, if window { self.take_window() } else { NONE })
+            let full = self.allocate_full();
+            (full, if window { self.allocate_window() } else { NONE })
         });
         if parent != NONE {
             self.tree.release(parent);

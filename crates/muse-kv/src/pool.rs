@@ -133,7 +133,7 @@ impl Pool {
 
     /// Takes a KV block of the full group, evicting one if none is free. The caller has checked
     /// that there is one.
-    pub(crate) fn take_full(&mut self) -> u32 {
+    pub(crate) fn allocate_full(&mut self) -> u32 {
         if let Some(block) = self.free_full.pop() {
             return block;
         }
@@ -142,7 +142,7 @@ impl Pool {
         self.free_full.pop().expect("just evicted")
     }
 
-    pub(crate) fn take_window(&mut self) -> u32 {
+    pub(crate) fn allocate_window(&mut self) -> u32 {
         if let Some(block) = self.free_window.pop() {
             return block;
         }
@@ -163,7 +163,7 @@ impl Pool {
 
     /// Makes the borrowed KV block the sequence's own: by a copy if `can_copy`, else by taking it
     /// out of the tree, which needs that no other sequence uses it.
-    fn own_borrowed(&mut self, seq: &mut Sequence, copies: &mut Vec<BlockCopy>, can_copy: bool) {
+    fn copy_on_write(&mut self, seq: &mut Sequence, copies: &mut Vec<BlockCopy>, can_copy: bool) {
         let i = seq.shared;
         let (from, from_window) = (seq.full[i], *seq.window_at(i));
         seq.borrows = false;
@@ -179,7 +179,7 @@ impl Pool {
         // Held while the destinations are taken: it must not be evicted for them.
         self.tree.hold(from);
         self.tree.hold_window(from);
-        let (to, to_window) = (self.take_full(), self.take_window());
+        let (to, to_window) = (self.allocate_full(), self.allocate_window());
         self.tree.release_window(from);
         self.tree.release(from);
         let positions = (seq.len % BLOCK) as usize;
@@ -318,10 +318,10 @@ impl KvPool for Pool {
             )));
         }
         if copy == 1 {
-            self.own_borrowed(&mut seq, copies, can_copy);
+            self.copy_on_write(&mut seq, copies, can_copy);
         }
         for _ in 0..more {
-            let (full, window) = (self.take_full(), self.take_window());
+            let (full, window) = (self.allocate_full(), self.allocate_window());
             seq.full.push(full);
             seq.window.push(window);
         }

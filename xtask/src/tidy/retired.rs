@@ -45,7 +45,7 @@ const DEFINITIONS: [Retired; 9] = [
             ("Floor", "ConfidenceThreshold"),
             ("Loop", "EngineCore"),
             ("Seq", "Sequence"),
-            ("send_back_youngest", "preempt_youngest"),
+            ("send_back_youngest", "preempt_last"),
             ("speak", "emit"),
             ("give_up", "abort"),
             ("Shelf", "KvOffloadStore"),

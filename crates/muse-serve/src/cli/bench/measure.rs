@@ -20,7 +20,7 @@ use crate::cli::{load, on_failure};
 
 /// Time to measure each limit of the device, before and again after the model was measured.
 const ROOFLINE_TIME: Duration = Duration::from_millis(300);
-const PAGE: u32 = muse_core::contract::KV_BLOCK_SIZE as u32;
+const KV_BLOCK: u32 = muse_core::contract::KV_BLOCK_SIZE as u32;
 
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     let options = options(command)?;
@@ -64,7 +64,9 @@ fn options(command: &BenchCommand) -> Result<LoadOptions> {
     let decoded = most(&command.depth).max(1).saturating_add(command.tokens.saturating_add(1));
     let room = most(&command.prompt).max(most(&command.rows)).max(decoded);
     Ok(LoadOptions {
-        context: options.context.or(Some(room.checked_next_multiple_of(PAGE).unwrap_or(u32::MAX))),
+        context: options
+            .context
+            .or(Some(room.checked_next_multiple_of(KV_BLOCK).unwrap_or(u32::MAX))),
         default_max_parallel: 1,
         logits: true,
         ..options
