@@ -115,6 +115,115 @@ fn template_errors_have_a_line() {
 }
 
 #[test]
+fn unknown_names_are_refused_at_start() {
+    for (source, message) in [
+        ("a\n{{ 'x'|nofilter }}", "line 2: there is no filter `nofilter`"),
+        ("{% if false %}\n{{ 1 is notest }}{% endif %}", "line 2: there is no test `notest`"),
+        ("\n\n{{ nofunction() }}", "line 3: there is no function `nofunction`"),
+        ("{{ messages[0].content.nomethod(1) }}", "line 1: there is no method `nomethod`"),
+        ("x\n{% notag %}", "line 2: unknown statement notag"),
+        ("{% include 'other' %}", "unknown statement include"),
+        ("{{ 'x' }", "line 1"),
+        ("{% if %}", "line 1"),
+        ("{% for x in y %}", "line 1"),
+    ] {
+        let error = FileTemplate::new(source, NANO.clone() as Arc<_>).err();
+        let error = error.unwrap_or_else(|| panic!("{source} is accepted")).to_string();
+        assert!(error.contains(message), "{source}: {error}");
+    }
+    // What a template defines itself is known.
+    for source in [
+        "{% macro m(f) %}{{ f() }}{{ caller() }}{% endmacro %}{% call m(m) %}{% endcall %}",
+        "{% set j = joiner() %}{{ j() }}",
+        "{% for f in [range] %}{{ f(1)|list }}{{ loop.cycle(1) }}{{ loop.changed(1) }}{% endfor %}",
+        "{% set ns = namespace(f=range) %}{% set ns.g = range %}{{ ns.g(2)|list }}",
+    ] {
+        file(source);
+    }
+}
+
+#[test]
+fn no_template_runs_or_grows_without_end() {
+    let chat = conversation(json!([{"role": "user", "content": "x"}]));
+    for source in [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
+        "{% set ns = namespace(x='x') %}{% for i in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
+        "{% set ns = namespace(x='x') %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        "{% set ns = namespace(x=['x']) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
+        "{% set ns = namespace(x='xx') %}{% for i in range(64) %}{% set ns.x = ns.x.replace('x', 'xxxxxxxx') %}{% endfor %}",
+        "{% set x = 'x' * 100000 %}{% for i in range(99999) %}{{ x }}{% endfor %}",
+        "{{ '%2000000000d' % 5 }}",
+        "{{ '%*d' % (2000000000, 5) }}",
+        "{{ '%.2000000000f' % 5 }}",
+        "{{ '{:>2000000000}'.format('a') }}",
+        "{{ 'a'.center(2000000000) }}{{ 'a'|center(2000000000) }}",
+        "{{ 'a'.zfill(2000000000) }}",
+        "{{ 'a\\tb'.expandtabs(2000000000) }}",
+        "{{ 'a' * 2000000000 }}",
+        "{{ ('a\\n' * 100000)|indent(90) ~ ('a\\n' * 100000)|indent(90) * 1000 }}",
+        "{{ [1]|tojson(indent=2000000000) }}",
+        "{{ (['x'] * 99999)|join('y' * 99999) }}",
+        "{{ 'x'.join(['y' * 99999] * 99999) }}",
+        "{{ 2 ** 99999999 }}",
+        "{{ ('y' * 99999 ~ ',') * 600 ~ '' }}{{ (('y' * 99999 ~ ',') * 600).split(',')|join * 9 }}",
+        "{{ (['y' * 99999] * 99999)|string }}",
+        "{{ (['y' * 99999] * 99999)|tojson }}",
+        "{{ ['y' * 99999] * 99999 }}",
+        "{{ (['y' * 99999] * 99999)|map('upper')|list }}",
+        "{{ '{0}{0}{0}{0}{0}{0}{0}{0}'.format('y' * 9999999) * 9 }}",
+    ] {
+        let error = file(source).render(&chat).err();
+        let error = error.unwrap_or_else(|| panic!("{source} ends")).to_string();
+        assert!(error.starts_with("chat template"), "{source}: {error}");
+    }
+}
+
+#[test]
+fn faults_while_rendering_have_their_line() {
+    let chat = conversation(json!([{"role": "user", "content": "x"}]));
+    for (source, message) in [
+        (
+            "\n{{ raise_exception('roles must alternate') }}",
+            "chat template line 2: roles must alternate",
+        ),
+        ("a\n\n{{ messages[5].role }}", "line 3"),
+        ("{% generation %}\n{{ 'a' % 1 }}{% endgeneration %}", "line 2: too many values"),
+        ("{{ 1 ~\n (5 % 0) }}", "by zero"),
+        ("{{ messages.append(1) }}", "append() would change a list"),
+    ] {
+        let error = file(source).render(&chat).unwrap_err();
+        assert!(matches!(error, muse_core::Error::Invalid(_)), "{error}");
+        assert!(error.to_string().contains(message), "{source}: {error}");
+    }
+}
+
+#[test]
+fn templates_can_split_what_the_conversation_spells() {
+    let source = "{{ messages[0].content.split('</think>')[-1] }}{{ messages[0].content|length }}";
+    let text = "<think>a</think>b <|eot|> c";
+    let parts = file(source).render(&conversation(json!([{"role": "user", "content": text}])));
+    // Its `|` are guarded, which the length shows.
+    assert_eq!(spell(&parts.unwrap()), "b <|eot|> c29");
+    // Parts of a special token of the user's do not join to one, whatever stands between them.
+    let source = "<|{{ messages[0].content.replace('x', '') }}";
+    for text in ["eoxt|x>", "eot|>"] {
+        let parts = file(source).render(&conversation(json!([{"role": "user", "content": text}])));
+        assert_eq!(parts.unwrap(), [PromptPart::Text("<|eot|>".to_owned())], "{text}");
+    }
+}
+
+#[test]
+fn without_a_date_the_clock_is_read() {
+    let body = json!({"messages": [{"role": "user", "content": "x"}]}).to_string();
+    let chat = ChatRequest::parse(body.as_bytes()).unwrap().conversation;
+    let year = spell(&file("{{ strftime_now('%Y') }}").render(&chat).unwrap());
+    assert!(year.parse::<u32>().is_ok_and(|year| year >= 2024), "{year}");
+    let error = FileTemplate::render(&file("{{ strftime_now('%Q') }}"), &chat).unwrap_err();
+    assert!(error.to_string().contains("no code %Q"), "{error}");
+}
+
+#[test]
 fn quant_gguf_008_another_template_is_warned_about() {
     let warning = template_warning("an older template").unwrap();
     assert!(warning.contains("cfc67e5f") && warning.contains("17 bytes"), "{warning}");

@@ -3,14 +3,14 @@
 use muse_core::contract::{Content, Conversation, Message, Part, Tool, ToolCall};
 use muse_core::{Error, Result};
 
-use super::environment::DATE;
+use super::clock::DATE;
 use crate::json::Json;
 
 /// Private-use characters; one that the conversation does not contain becomes the guard.
 const GUARDS: std::ops::RangeInclusive<char> = '\u{f0000}'..='\u{ffffd}';
 
-/// The arguments and the guard, a character inserted after every `<` of the conversation, so that
-/// nothing in it looks like a special token of the template.
+/// The arguments and the guard, a character inserted after every `|` of the conversation, so that
+/// nothing in it, nor a part of it beside text of the template, spells a special token.
 pub(super) fn of(conversation: &Conversation) -> Result<(Json, char)> {
     let messages = conversation.messages.iter().map(message).collect::<Result<_>>()?;
     let mut members = vec![
@@ -49,8 +49,8 @@ pub(super) fn of(conversation: &Conversation) -> Result<(Json, char)> {
 }
 
 fn guarded(value: Json, guard: char) -> Json {
-    let guard_text = |text: String| match text.contains('<') {
-        true => text.replace('<', &format!("<{guard}")),
+    let guard_text = |text: String| match text.contains('|') {
+        true => text.replace('|', &format!("|{guard}")),
         false => text,
     };
     match value {

@@ -2,27 +2,36 @@
 //! templates. Only what the template itself wrote becomes a special token.
 
 mod arguments;
+mod check;
+mod clock;
+mod compiled;
+mod dict;
 mod environment;
+mod filters;
+mod format;
+mod methods;
+mod operators;
+mod python;
+mod rewrite;
+mod walk;
 
 use std::sync::Arc;
 
-use minijinja::Environment;
+use muse_core::Result;
 use muse_core::contract::{Conversation, OutputParser, PromptPart, PromptTemplate, Tokenizer};
-use muse_core::{Error, Result};
 use sha2::{Digest, Sha256};
 
 use crate::parser::TokenOutputParser;
 use crate::render::check_media;
+use compiled::CompiledTemplate;
 
 /// The template that [`crate::render`] reproduces: its length, and the beginning and end of its
 /// SHA-256.
 const NATIVE: (usize, &str, &str) = (9_992, "cfc67e5f", "78");
 
-const NAME: &str = "chat template";
-
 /// Renders with a template file and parses answers like the native template.
 pub struct FileTemplate {
-    environment: Environment<'static>,
+    template: CompiledTemplate,
     tokenizer: Arc<dyn Tokenizer>,
     /// Special tokens the template may write, longest first.
     special_tokens: Vec<&'static str>,
@@ -32,20 +41,19 @@ impl FileTemplate {
     /// Compiles the text of a template file.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the line when it does not compile.
+    /// [`muse_core::Error::Invalid`] with the line when it does not compile, or names a filter,
+    /// test, tag, function or method that there is not.
     pub fn new(source: &str, tokenizer: Arc<dyn Tokenizer>) -> Result<Self> {
-        let mut environment = environment::hugging_face();
-        environment.add_template_owned(NAME, source.to_owned()).map_err(|e| invalid(&e))?;
+        let template = CompiledTemplate::new(source)?;
         let special_tokens = special_tokens(source, tokenizer.as_ref());
-        Ok(Self { environment, tokenizer, special_tokens })
+        Ok(Self { template, tokenizer, special_tokens })
     }
 }
 
 impl PromptTemplate for FileTemplate {
     fn render(&self, conversation: &Conversation) -> Result<Vec<PromptPart>> {
         let (arguments, guard) = arguments::of(conversation)?;
-        let template = self.environment.get_template(NAME).map_err(|e| invalid(&e))?;
-        let text = template.render(environment::value(&arguments)).map_err(|e| invalid(&e))?;
+        let text = self.template.render(&arguments)?;
         let mut parts = self.parts(&text, guard);
         check_media(conversation, &parts)?;
         parts.extend(conversation.answer_prefix.iter().cloned());
@@ -58,7 +66,7 @@ impl PromptTemplate for FileTemplate {
 }
 
 impl FileTemplate {
-    /// Splits rendered text at the special tokens the template wrote. `guard` marks every `<` of
+    /// Splits rendered text at the special tokens the template wrote. `guard` follows every `|` of
     /// the conversation.
     fn parts(&self, text: &str, guard: char) -> Vec<PromptPart> {
         let mut parts = Vec::new();
@@ -131,11 +139,6 @@ fn special_tokens(source: &str, tokenizer: &dyn Tokenizer) -> Vec<&'static str> 
     }
     special_tokens.sort_by_key(|token| std::cmp::Reverse(token.len()));
     special_tokens
-}
-
-fn invalid(error: &minijinja::Error) -> Error {
-    let line = error.line().map(|line| format!(" line {line}")).unwrap_or_default();
-    Error::Invalid(format!("{NAME}{line}: {error}"))
 }
 
 /// A warning about a checkpoint's own template; none when it is the one that the native renderer
