@@ -10,11 +10,10 @@ use std::process::{Child, Command, Stdio};
 struct Server(Child, String);
 
 impl Server {
-    fn start() -> Self {
+    fn start(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
-        let addresses = ["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"];
-        let mut process =
-            command.args(addresses).stderr(Stdio::piped()).spawn().expect("muse starts");
+        command.args(["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(flags);
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("muse starts");
         let log = BufReader::new(process.stderr.take().expect("a pipe"));
         let mut lines = log.lines().map(|line| line.expect("UTF-8"));
         let found = lines.find_map(|line| Some(line.split_once("http=")?.1.to_owned()));
@@ -36,8 +35,8 @@ impl Drop for Server {
 fn the_openai_client_chats_streams_calls_parses_and_fails_as_it_should() {
     let python = std::env::var_os("MUSE_CLIENTS_PYTHON").expect("run by `cargo xtask clients`");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/openai_client.py");
-    let server = Server::start();
-    let url = format!("http://{}/v1", server.1);
-    let status = Command::new(python).arg(script).arg(url).status().expect("Python starts");
+    let servers = [Server::start(&[]), Server::start(&["--strict-model"])];
+    let urls = servers.each_ref().map(|server| format!("http://{}/v1", server.1));
+    let status = Command::new(python).arg(script).args(urls).status().expect("Python starts");
     assert!(status.success(), "the client's checks failed, see above");
 }

@@ -1,4 +1,5 @@
-"""Checks a server of the embedded model through the official client. The argument is its URL."""
+"""Checks servers of the embedded model through the official client. The arguments are the URL of one
+that answers for any model name, and of one with --strict-model."""
 
 import json
 import sys
@@ -21,7 +22,9 @@ WEATHER = {
     },
 }
 
-client = openai.OpenAI(base_url=sys.argv[1], api_key="none", max_retries=0)
+client, strict = [
+    openai.OpenAI(base_url=url, api_key="none", max_retries=0) for url in sys.argv[1:3]
+]
 
 
 def user(text):
@@ -134,20 +137,27 @@ def raises(kind, status, param, **request):
         raise AssertionError(f"{kind.__name__} is not raised")
 
 
-def errors():
-    hello = user("Hello")
-    raises(openai.BadRequestError, 400, "messages[0].role", messages=[{"role": "wizard"}])
-    raises(openai.BadRequestError, 400, "max_tokens", messages=hello, max_tokens=-1)
-    raises(openai.BadRequestError, 400, "messages", messages=user("no " * 9000))
-    schema = {"name": "x", "schema": {"type": "array", "uniqueItems": True}}
-    form = {"type": "json_schema", "json_schema": schema}
-    raises(openai.BadRequestError, 400, "response_format", messages=hello, response_format=form)
+def names():
+    common = {"messages": user("Hello"), "max_tokens": 1}
+    equal(client.chat.completions.create(model="other", **common).model, MODEL)
+    equal(strict.chat.completions.create(model="muse", **common).model, MODEL)
     try:
-        client.chat.completions.create(model="other", messages=hello)
+        strict.chat.completions.create(model="other", **common)
     except openai.NotFoundError as error:
         equal((error.code, error.param), ("model_not_found", "model"))
     else:
         raise AssertionError("another model is answered for")
+
+
+def errors():
+    hello = user("Hello")
+    raises(openai.BadRequestError, 400, "messages[0].role", messages=[{"role": "wizard"}])
+    raises(openai.BadRequestError, 400, "max_tokens", messages=hello, max_tokens=-2)
+    equal(ask(user("What is 7 + 8?"), max_tokens=-1).choices[0].message.content, "7 + 8 = 15.")
+    raises(openai.BadRequestError, 400, "messages", messages=user("no " * 9000))
+    schema = {"name": "x", "schema": {"type": "array", "uniqueItems": True}}
+    form = {"type": "json_schema", "json_schema": schema}
+    raises(openai.BadRequestError, 400, "response_format", messages=hello, response_format=form)
     try:
         client.embeddings.create(model=MODEL, input="x")
     except openai.NotFoundError as error:
@@ -156,6 +166,6 @@ def errors():
         raise AssertionError("embeddings are not served")
 
 
-for check in [models, chat, stream, tools, streamed_tools, parse, errors]:
+for check in [models, chat, stream, tools, streamed_tools, parse, names, errors]:
     print(f"openai {openai.__version__}: {check.__name__}", flush=True)
     check()
