@@ -257,13 +257,8 @@ fn what_can_never_run_is_refused_with_the_numbers() {
     invalid(refuse(&|r| r.prompt = vec![Segment::Tokens(vec![Token(61)])]), &["61"]);
     invalid(refuse(&|r| r.max_tokens = Some(0)), &["max_tokens"]);
     invalid(refuse(&|r| r.sampling.top_p = 2.0), &["top_p", "2"]);
-    let patches = Patches {
-        values: Vec::new(),
-        frames: 1,
-        grid_rows: 0,
-        grid_cols: 0,
-        hash: ContentHash([0; 16]),
-    };
+    let patches =
+        Patches { values: [].into(), grid_t: 1, grid_h: 0, grid_w: 0, hash: ContentHash([0; 16]) };
     let error = refuse(&|r| r.prompt.push(Segment::Patches(patches.clone())));
     assert!(matches!(error, Error::Unsupported(_)), "{error:?}");
 }

@@ -15,7 +15,7 @@ struct MeanEncoder<B: Backend> {
 
 impl<B: Backend> VisionEncoder<B> for MeanEncoder<B> {
     fn rows(&self, patches: &Patches) -> usize {
-        patches.frames * (patches.grid_rows / 2) * (patches.grid_cols / 2)
+        patches.grid_t * (patches.grid_h / 2) * (patches.grid_w / 2)
     }
 
     fn begin(&mut self, patches: Patches) -> Result<EncodeId> {
@@ -48,9 +48,9 @@ fn main() -> Result<()> {
     let mut encoder = MeanEncoder { backend: Arc::clone(&backend), picture: None };
     let patches = Patches {
         values: (0..4 * 4 * 3).map(|value| value as f32).collect(),
-        frames: 1,
-        grid_rows: 4,
-        grid_cols: 4,
+        grid_t: 1,
+        grid_h: 4,
+        grid_w: 4,
         hash: ContentHash([0; 16]),
     };
     let mut rows = vec![0.0; encoder.rows(&patches)];
