@@ -1,7 +1,7 @@
 //! One answer of a request: parses its tokens into events and counts its reasoning tokens.
 
 use muse_core::contract::{
-    Channel, Done, FinishReason, OutputParser, ParsedEvent, Sampled, Token, ToolCall, Usage,
+    Channel, Done, FinishReason, OutputParser, ParsedEvent, Sampled, Token, ToolCall,
 };
 
 use super::content_tokens::ContentTokens;
@@ -157,7 +157,8 @@ impl ChoiceState {
             *incomplete_call = self.growing.take();
         }
         // The engine goes on until it notices that it was cancelled; those tokens do not count.
-        let tokens = Usage { completion: self.completion_tokens, ..done.usage };
+        let mut tokens = done.usage;
+        tokens.truncate(self.completion_tokens);
         let (reasoning, timings) = (self.reasoning_tokens, done.timings);
         emit(ChatEvent::Usage(ChatUsage { tokens, reasoning, timings }));
         emit(ChatEvent::Finish(finish));

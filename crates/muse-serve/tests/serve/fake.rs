@@ -49,6 +49,8 @@ pub(crate) struct ScriptedEngine {
     pub(crate) max_positions: u32,
     /// Requests that may run at a time.
     pub(crate) max_num_seqs: usize,
+    /// What it reports of speculation, as far as the tokens that it emitted.
+    pub(crate) verifies: Vec<Verify>,
     /// An error after the last token.
     pub(crate) failure: Option<Error>,
     pub(crate) record: Arc<Record>,
@@ -100,6 +102,10 @@ impl Default for ScriptedEngine {
             step: Duration::ZERO,
             max_positions: MAX_POSITIONS,
             max_num_seqs: 64,
+            verifies: vec![
+                Verify { completion: 0, drafted: 15, accepted: 7 },
+                Verify { completion: 0, drafted: 15, accepted: 2 },
+            ],
             failure: None,
             record: Arc::default(),
         }
@@ -128,12 +134,23 @@ impl Engine for ScriptedEngine {
         let (tokens, failure, record) =
             (self.tokens.clone(), self.failure.clone(), self.record.clone());
         let (endless, step, max_positions) = (self.endless, self.step, self.max_positions);
+        let verifies = self.verifies.clone();
         std::thread::spawn(move || {
             let tokens: Box<dyn Iterator<Item = Token>> = match endless {
                 true => Box::new(tokens.into_iter().filter(|token| *token != EOT).cycle()),
                 false => Box::new(tokens.into_iter()),
             };
-            run(&request, tokens, step, max_positions, failure, &ended, &record, &mut sink);
+            run(
+                &request,
+                tokens,
+                step,
+                max_positions,
+                verifies,
+                failure,
+                &ended,
+                &record,
+                &mut sink,
+            );
             record.running.lock().expect("no test panics here").remove(&seq);
         });
         Ok(seq)
@@ -151,6 +168,7 @@ fn run(
     tokens: impl Iterator<Item = Token>,
     step: Duration,
     max_positions: u32,
+    verifies: Vec<Verify>,
     failure: Option<Error>,
     ended: &AtomicBool,
     record: &Record,
@@ -166,15 +184,8 @@ fn run(
         })
         .sum();
     let max_tokens = request.max_tokens.unwrap_or(u32::MAX).min(max_positions - prompt);
-    let mut usage = Usage {
-        prompt,
-        cached: 3.min(prompt - 1),
-        verifies: vec![
-            Verify { completion: 0, drafted: 15, accepted: 7 },
-            Verify { completion: 0, drafted: 15, accepted: 2 },
-        ],
-        completion: 0,
-    };
+    let mut usage =
+        Usage { prompt, cached: 3.min(prompt - 1), verifies: Vec::new(), completion: 0 };
     let mut left = sink(Event::Prefill { done: prompt, total: prompt }).is_break();
     let mut reason = failure.map_or(FinishReason::Length, FinishReason::Failed);
     for token in tokens {
@@ -207,6 +218,8 @@ fn run(
         prefill: Duration::from_millis(250),
         decode: Duration::from_millis(1250),
     };
+    let emitted = verifies.into_iter().filter(|verify| verify.completion <= usage.completion);
+    usage.verifies = emitted.collect();
     if !left {
         let _ = sink(Event::Done(Done { reason, usage, timings }));
     }

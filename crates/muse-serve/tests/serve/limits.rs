@@ -1,5 +1,6 @@
 //! What an operator bounds, and what does not depend on the engine's pace.
 
+use muse_core::contract::Verify;
 use muse_proto::v1::chat_response::Event;
 use muse_proto::v1::generate_service_client::GenerateServiceClient;
 use muse_proto::v1::{ChatRequest, GenerateRequest, Limits};
@@ -105,6 +106,44 @@ async fn tokens_after_a_stop_text_are_not_counted() {
                 .collect();
             let content = if logprobs.is_some() { "one " } else { "" };
             assert_eq!(spelled, content.as_bytes(), "the tokens are those of the content");
+        }
+    }
+}
+
+#[tokio::test]
+async fn draft_tokens_behind_a_stop_text_are_not_counted() {
+    let tokens = answer(&[(CONTENT, "one STOP two three four five six")]);
+    let verify = |completion, drafted, accepted| Verify { completion, drafted, accepted };
+    // The answer ends with its 9th token. Of the second verify 3 more tokens belong to it.
+    let verifies = vec![verify(1, 4, 4), verify(6, 15, 12), verify(19, 7, 7)];
+    for step in [0, 1, 3] {
+        let step = std::time::Duration::from_millis(step);
+        let (tokens, verifies) = (tokens.clone(), verifies.clone());
+        let engine = ScriptedEngine { tokens, verifies, step, ..ScriptedEngine::default() };
+        let server = Running::start(app(engine)).await;
+        for choices in [1, 3] {
+            let request = ChatRequest {
+                stop: vec!["STOP".to_owned()],
+                choices: Some(choices),
+                ..chat_request("Hi")
+            };
+            let (events, end) = responses(&server.grpc, request).await;
+            end.expect("an answer");
+            let usages = events.iter().filter_map(|response| match &response.event {
+                Some(Event::Usage(usage)) => Some(usage),
+                _ => None,
+            });
+            let counted =
+                usages.map(|u| (u.completion_tokens, u.drafted_tokens, &u.accepted_drafts));
+            let expected = (9, 19, &vec![4, 3]);
+            assert_eq!(counted.collect::<Vec<_>>(), vec![expected; choices as usize], "{step:?}");
+            let body = json!({ "messages": [{ "role": "user", "content": "Hi" }], "stop": "STOP",
+                "n": choices });
+            let reply = http(server.http, "POST", CHAT, body.to_string().as_bytes()).await.json();
+            let details = &reply["usage"]["completion_tokens_details"];
+            assert_eq!(reply["usage"]["completion_tokens"], 9 * choices);
+            assert_eq!(details["accepted_prediction_tokens"], 7 * choices);
+            assert_eq!(details["rejected_prediction_tokens"], 12 * choices);
         }
     }
 }
