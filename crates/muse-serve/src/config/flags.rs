@@ -113,6 +113,35 @@ pub(crate) struct ServeFlags {
     /// How long running requests may take to finish when the server is told to stop [default: 30]
     #[arg(long, value_name = "SECONDS", env = "MUSE_DRAIN", allow_negative_numbers = true)]
     pub(super) drain: Option<u64>,
+    /// How long an HTTP connection may stay idle; give more than the proxy in front keeps its
+    /// connections, often 60 to 75 [default: 120]
+    #[arg(long, value_name = "SECONDS", env = "MUSE_KEEP_ALIVE", allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(deserialize_with = "positive")]
+    pub(super) keep_alive: Option<u64>,
+    /// The most bytes of memory that all requests hold together, replies that wait for their
+    /// clients included; more are refused [default: 1 GiB]
+    #[arg(long, value_name = "BYTES", env = "MUSE_MAX_REQUEST_MEMORY")]
+    pub(super) max_request_memory: Option<usize>,
+    /// The most answers to one request, `n` of HTTP [default: 16]
+    #[arg(long, value_name = "N", env = "MUSE_MAX_CHOICES")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[serde(deserialize_with = "positive")]
+    pub(super) max_choices: Option<u32>,
+    /// The most tokens of one answer; requests for more get this many [default: all positions]
+    #[arg(long, value_name = "TOKENS", env = "MUSE_MAX_TOKENS")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[serde(deserialize_with = "positive")]
+    pub(super) max_tokens: Option<u32>,
+    /// The highest priority that a request may have; higher ones count as this [default: 0]
+    #[arg(long, value_name = "N", env = "MUSE_MAX_PRIORITY", allow_negative_numbers = true)]
+    pub(super) max_priority: Option<i32>,
+    /// Stream tool calls while they are generated, where a request does not say; else they are sent
+    /// whole
+    #[arg(long, value_name = "yes|no", env = "MUSE_GROWING_TOOL_CALLS")]
+    #[arg(value_parser = BoolishValueParser::new())]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
+    pub(super) growing_tool_calls: Option<bool>,
     /// Milliseconds between tokens of an answer to aim for while other prompts are read: prefill
     /// chunks shrink to keep it [default: 500]
     #[arg(long, value_name = "MS", env = "MUSE_TARGET_ITL")]
@@ -198,6 +227,12 @@ impl ServeFlags {
             alias: self.alias.or(lower.alias),
             strict_model: self.strict_model.or(lower.strict_model),
             drain: self.drain.or(lower.drain),
+            keep_alive: self.keep_alive.or(lower.keep_alive),
+            max_request_memory: self.max_request_memory.or(lower.max_request_memory),
+            max_choices: self.max_choices.or(lower.max_choices),
+            max_tokens: self.max_tokens.or(lower.max_tokens),
+            max_priority: self.max_priority.or(lower.max_priority),
+            growing_tool_calls: self.growing_tool_calls.or(lower.growing_tool_calls),
             target_itl: self.target_itl.or(lower.target_itl),
             log: self.log.or(lower.log),
             log_format: self.log_format.or(lower.log_format),
@@ -222,6 +257,19 @@ impl Rounding {
             Self::Bfp8 => BfpPolicy::Bfp8,
             Self::Bfp4 => BfpPolicy::Bfp4,
         }
+    }
+}
+
+/// A number of the file that is at least 1.
+fn positive<'de, D, N>(from: D) -> Result<Option<N>, D::Error>
+where
+    D: Deserializer<'de>,
+    N: Deserialize<'de> + Default + PartialEq,
+{
+    let number = N::deserialize(from)?;
+    match number == N::default() {
+        true => Err(D::Error::custom("found 0; give at least 1")),
+        false => Ok(Some(number)),
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use muse_core::contract::KvType;
 use muse_serve::runtime::{KvDiskOptions, LoadOptions};
+use muse_serve::service::{RequestLimits, ServiceOptions};
 use muse_serve::{ModelNames, ServeOptions};
 use serde::Deserialize;
 
@@ -118,6 +119,7 @@ fn load_options(flags: ModelFlags, variables: ModelFlags, file: ModelFlags) -> R
 
 fn serving(flags: ServeFlags) -> Result<Serving> {
     let usual = ServeOptions::default();
+    let (limits, growing) = (usual.service.limits, flags.growing_tool_calls);
     let address = |given: Option<Address>, usual: std::net::SocketAddr, port: Option<u16>| {
         let host = || flags.host.clone().unwrap_or_else(|| usual.ip().to_string());
         let address = given.unwrap_or_else(|| Address {
@@ -133,6 +135,16 @@ fn serving(flags: ServeFlags) -> Result<Serving> {
             grpc,
             http,
             drain: flags.drain.map_or(usual.drain, Duration::from_secs),
+            keep_alive: flags.keep_alive.map_or(usual.keep_alive, Duration::from_secs),
+            max_request_memory: flags.max_request_memory.unwrap_or(usual.max_request_memory),
+            service: ServiceOptions {
+                limits: RequestLimits {
+                    max_choices: flags.max_choices.unwrap_or(limits.max_choices),
+                    max_tokens: flags.max_tokens.or(limits.max_tokens),
+                    max_priority: flags.max_priority.unwrap_or(limits.max_priority),
+                },
+                growing_tool_calls: growing.unwrap_or(usual.service.growing_tool_calls),
+            },
             ..usual
         },
         target_itl: Duration::from_millis(flags.target_itl.unwrap_or(TARGET_ITL_MS)),
@@ -291,6 +303,65 @@ mod tests {
             addresses(&[("MUSE_HTTP", "localhost:7")], file),
             ["[::1]:50051", "127.0.0.1:7"]
         );
+    }
+
+    #[test]
+    fn limits_come_from_each_source() {
+        let variables: ServeFlags = variables(&[
+            ("MUSE_KEEP_ALIVE", "300"),
+            ("MUSE_MAX_REQUEST_MEMORY", "1000000"),
+            ("MUSE_MAX_CHOICES", "4"),
+            ("MUSE_MAX_TOKENS", "2000"),
+            ("MUSE_MAX_PRIORITY", "-1"),
+            ("MUSE_GROWING_TOOL_CALLS", "on"),
+            ("MUSE_ALIAS", "gpt-4o,local model,a"),
+        ])
+        .expect("settings");
+        let file = || {
+            toml(
+                "[serve]\nkeep-alive = 90\nmax-request-memory = 7\nmax-choices = 2\n\
+                 max-tokens = 3\nmax-priority = 5\ngrowing-tool-calls = true\nalias = ['b']",
+            )
+            .serve
+        };
+        let settings = |flags: ServeFlags| {
+            let Serving { options, names, .. } = serving(flags).expect("settings");
+            let ServiceOptions { limits, growing_tool_calls } = options.service;
+            let RequestLimits { max_choices, max_tokens, max_priority } = limits;
+            let seconds = options.keep_alive.as_secs();
+            let limits = (max_choices, max_tokens, max_priority);
+            (seconds, options.max_request_memory, limits, growing_tool_calls, names.aliases)
+        };
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let usual = (120, 1 << 30, (16, None, 0), false, names(&[]));
+        assert_eq!(settings(ServeFlags::default()), usual);
+        let from_file = (90, 7, (2, Some(3), 5), true, names(&["b"]));
+        assert_eq!(settings(file()), from_file);
+        let all = ["gpt-4o", "local model", "a"];
+        let from_variables = (300, 1_000_000, (4, Some(2000), -1), true, names(&all));
+        assert_eq!(settings(variables.or(file())), from_variables);
+        let flags = ServeFlags {
+            max_choices: Some(1),
+            growing_tool_calls: Some(false),
+            ..ServeFlags::default()
+        };
+        let mixed = (90, 7, (1, Some(3), 5), false, names(&["b"]));
+        assert_eq!(settings(flags.or(file())), mixed);
+    }
+
+    #[test]
+    fn limits_of_nothing_are_refused() {
+        for (name, key) in [
+            ("MUSE_KEEP_ALIVE", "keep-alive"),
+            ("MUSE_MAX_CHOICES", "max-choices"),
+            ("MUSE_MAX_TOKENS", "max-tokens"),
+        ] {
+            let error = variables::<ServeFlags>(&[(name, "0")]).expect_err(name).to_string();
+            assert!(error.contains(name), "{error}");
+            let error = toml::from_str::<File>(&format!("[serve]\n{key} = 0")).expect_err(key);
+            let error = error.to_string();
+            assert!(error.contains(key) && error.contains("at least 1"), "{error}");
+        }
     }
 
     #[test]
