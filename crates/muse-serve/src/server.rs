@@ -1,4 +1,4 @@
-//! The server: listens for gRPC and HTTP, and drains when it is told to stop.
+//! The server of a model: its options, and its end, when it drains.
 
 use std::future::Future;
 use std::io;
@@ -6,20 +6,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_stream::StreamExt as _;
-use tonic::transport::server::TcpIncoming;
+use tokio::task::JoinSet;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tracing::{info, warn};
 
 use crate::app::App;
-use crate::service::{ByteBudget, DrainGuard, Service, ServiceOptions};
-use crate::{grpc, http};
+use crate::grpc;
+use crate::loading::{LoadProgress, LoadingServer};
+use crate::service::{Service, ServiceOptions};
 
-/// Streams that one gRPC connection may have open.
-const MAX_CONCURRENT_STREAMS: u32 = 1024;
 /// How long connections may take to send their last replies once all requests are done.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait before accepting again when no file descriptor is left.
@@ -64,46 +61,42 @@ impl Default for ServeOptions {
     }
 }
 
-/// A server whose sockets are bound, but which does not answer yet.
+/// Sockets that answer. Dropping them closes the listeners.
+pub(crate) struct Sockets {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    /// True asks the listeners to close when the replies on their way are sent.
+    pub(crate) close: watch::Sender<bool>,
+    /// The listeners; each ends with its protocol and why.
+    pub(crate) tasks: JoinSet<(&'static str, String)>,
+}
+
+/// A server of a model.
 pub struct Server {
-    service: Service,
-    options: ServeOptions,
-    grpc: TcpListener,
-    http: TcpListener,
+    pub(crate) service: Service,
+    pub(crate) drain: Duration,
+    pub(crate) sockets: Sockets,
+    pub(crate) health: HealthReporter,
 }
 
 impl Server {
-    /// Checks that the addresses are free, before a model is loaded for minutes.
+    /// Listens on both addresses and serves a model that is loaded. To listen before that, see
+    /// [`LoadingServer`].
     ///
     /// # Errors
-    /// When one of them is in use or not an address of this machine; the message says which.
-    pub fn check(options: &ServeOptions) -> io::Result<()> {
-        for (name, address) in [("gRPC", options.grpc), ("HTTP", options.http)] {
-            std::net::TcpListener::bind(address)
-                .map_err(|error| bind_error(name, address, &error))?;
-        }
-        Ok(())
-    }
-
-    /// Binds the addresses.
-    ///
-    /// # Errors
-    /// As [`Server::check`].
+    /// When an address is in use or not one of this machine; the message says which.
     pub async fn bind(app: Arc<App>, options: ServeOptions) -> io::Result<Self> {
-        let service = Service::new(app, DrainGuard::default()).with_options(options.service);
-        let grpc = listen("gRPC", options.grpc).await?;
-        let http = listen("HTTP", options.http).await?;
-        Ok(Self { service, options, grpc, http })
+        Ok(LoadingServer::bind(options, LoadProgress::default()).await?.serve(app).await)
     }
 
     /// The address gRPC listens on.
     pub fn grpc_addr(&self) -> SocketAddr {
-        self.grpc.local_addr().expect("a bound socket has an address")
+        self.sockets.grpc
     }
 
     /// The address HTTP listens on.
     pub fn http_addr(&self) -> SocketAddr {
-        self.http.local_addr().expect("a bound socket has an address")
+        self.sockets.http
     }
 
     /// Serves until `shutdown`, then drains: health reports NOT_SERVING, new requests are refused,
@@ -112,66 +105,26 @@ impl Server {
     /// # Errors
     /// When a listener fails.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let Self { service, options, grpc, http } = self;
-        let budget = ByteBudget::new(options.max_request_memory);
-        let (close, closing) = watch::channel(false);
-        let closed = |mut closing: watch::Receiver<bool>| async move {
-            // An error means that the sender is dropped, which is a reason to close as well.
-            let _ = closing.wait_for(|&close| close).await;
-        };
-        let (routes, health) =
-            grpc::routes(&service, budget.clone(), options.max_message_bytes).await;
-        let timeout = options.keep_alive;
-        let connections = TcpIncoming::from(grpc)
-            .with_nodelay(Some(true))
-            .then(move |socket| async move {
-                match socket {
-                    Ok(socket) => Some(io::Result::Ok(grpc::PrefaceTimeout::new(timeout, socket))),
-                    Err(error) => {
-                        on_accept_error("gRPC", &error).await;
-                        None
-                    }
-                }
-            })
-            .filter_map(|socket| socket);
-        let grpc = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(Duration::from_secs(30)))
-            .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-            .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
-            .add_routes(routes)
-            .serve_with_incoming_shutdown(connections, closed(closing.clone()));
-        let router = http::router(service.clone(), budget, options.max_message_bytes);
-        let http = http::serve(http, router, options.keep_alive, closed(closing));
-        let (mut grpc, mut http) = (tokio::spawn(grpc), tokio::spawn(http));
+        let Self { service, drain, sockets, health } = self;
+        let Sockets { close, mut tasks, .. } = sockets;
         let failed = tokio::select! {
             () = shutdown => None,
-            ended = &mut grpc => Some(("gRPC", format!("{ended:?}"))),
-            ended = &mut http => Some(("HTTP", format!("{ended:?}"))),
+            ended = tasks.join_next() => ended,
         };
-        drain(&service, &health, options.drain).await;
+        drain_requests(&service, &health, drain).await;
         close.send_replace(true);
-        if let Some((name, why)) = failed {
+        if let Some(ended) = failed {
+            let (name, why) = ended.map_err(io::Error::other)?;
             return Err(io::Error::other(format!("the {name} listener failed: {why}")));
         }
         // Idle connections close at once. A client that watches health, or does not read its last
         // reply, must not keep the process alive.
-        let closed = async { tokio::join!(&mut grpc, &mut http) };
-        if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
-            grpc.abort();
-            http.abort();
-        }
+        let closed = async { while tasks.join_next().await.is_some() {} };
+        // What is left after that ends when it is dropped.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
         info!("stopped");
         Ok(())
     }
-}
-
-pub(crate) async fn listen(name: &str, address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| bind_error(name, address, &error))
-}
-
-fn bind_error(name: &str, address: SocketAddr, error: &io::Error) -> io::Error {
-    let message = format!("cannot listen for {name} on {address}: {error}; choose another address");
-    io::Error::new(error.kind(), message)
 }
 
 /// Handles a failed accept. A client that hung up is ignored; otherwise descriptors have run out,
@@ -184,7 +137,7 @@ pub(crate) async fn on_accept_error(name: &str, error: &io::Error) {
     }
 }
 
-async fn drain(service: &Service, health: &HealthReporter, limit: Duration) {
+async fn drain_requests(service: &Service, health: &HealthReporter, limit: Duration) {
     service.drain_guard().drain();
     grpc::set_health(health, ServingStatus::NotServing).await;
     info!(running = service.drain_guard().active(), "draining");

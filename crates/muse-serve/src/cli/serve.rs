@@ -3,13 +3,15 @@
 use std::future::poll_fn;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Result;
 use muse_serve::runtime::LoadOptions;
-use muse_serve::{App, LoadProgress, LoadingServer, Server};
+use muse_serve::{App, LoadProgress, LoadingServer};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use super::args::ServeCommand;
@@ -25,11 +27,11 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
         command.config.serve(&command.serve)?;
     logging::start(&log, log_format)?;
     let model = command.config.model(&command.model())?;
-    Server::check(&options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (mut options, progress) = (options, LoadProgress::default());
-    let loading = runtime.block_on(LoadingServer::start(&mut options, progress.clone()))?;
-    debug!("listening; health is not serving until the model is loaded");
+    let progress = LoadProgress::default();
+    let loading = runtime.block_on(LoadingServer::bind(options, progress.clone()))?;
+    let (serving, stopped) = runtime.block_on(async { watch_signals() })?;
+    debug!(grpc_addr = %loading.grpc_addr(), http_addr = %loading.http_addr(), "listening");
     let load_options = LoadOptions {
         default_max_parallel: DEFAULT_MAX_PARALLEL,
         target_itl: Some(target_itl),
@@ -37,30 +39,46 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     };
     let loaded = load_noting(&load_options, &progress)?;
     let app = Arc::new(App { names, ..loaded.start(on_failure())? });
-    runtime.block_on(loading.stop());
     let served: Result<()> = runtime.block_on(async {
-        let mut signals = stop_signals()?;
         let name = app.model.name.clone();
-        let server = Server::bind(app, options).await?;
+        let server = loading.serve(app).await;
+        serving.store(true, Ordering::Relaxed);
         info!(grpc = %server.grpc_addr(), http = %server.http_addr(), "serving {name}");
         info!("try: muse chat --server {} \"Hello\"", server.grpc_addr());
-        let stop = async move {
-            next_signal(&mut signals).await;
-            info!("stopping when running requests are done; tell it again to stop at once");
-            tokio::spawn(async move {
-                next_signal(&mut signals).await;
-                warn!("stopped at once");
-                logging::flush();
-                std::process::exit(1);
-            });
-        };
-        Ok(server.run(stop).await?)
+        // An error means that nobody will ask to stop.
+        Ok(server.run(async { stopped.await.unwrap_or_default() }).await?)
     });
     // Work for clients who left is not worth waiting for.
     runtime.shutdown_timeout(Duration::from_secs(1));
     logging::flush();
     served?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for signals in a task. While nothing is served, a signal ends the process at once. The first
+/// one after that, when the returned flag is set, makes the receiver ready; the second ends the
+/// process at once.
+fn watch_signals() -> Result<(Arc<AtomicBool>, oneshot::Receiver<()>)> {
+    let mut signals = stop_signals()?;
+    let serving = Arc::new(AtomicBool::new(false));
+    let (stop, stopped) = oneshot::channel();
+    let flag = Arc::clone(&serving);
+    tokio::spawn(async move {
+        next_signal(&mut signals).await;
+        if !flag.load(Ordering::Relaxed) {
+            info!("stopped while the model was being loaded");
+            logging::flush();
+            std::process::exit(0);
+        }
+        info!("stopping when running requests are done; tell it again to stop at once");
+        // The server may have ended by itself.
+        let _ = stop.send(());
+        next_signal(&mut signals).await;
+        warn!("stopped at once");
+        logging::flush();
+        std::process::exit(1);
+    });
+    Ok((serving, stopped))
 }
 
 /// The signals that stop the server: SIGINT, SIGTERM, and SIGHUP unless it was ignored from the

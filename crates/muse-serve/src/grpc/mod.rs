@@ -13,6 +13,7 @@ mod transport_status;
 
 use std::pin::Pin;
 
+use axum::Router;
 use muse_proto::FILE_DESCRIPTOR_SET;
 use muse_proto::v1::chat_service_server::ChatServiceServer;
 use muse_proto::v1::generate_service_server::GenerateServiceServer;
@@ -47,14 +48,19 @@ const HEALTH_NAMES: [&str; 5] = [
     <TokenizerServiceServer<TokenizerApi> as NamedService>::NAME,
 ];
 
-/// The routes of all services, of health and of reflection, and the reporter that sets health.
-pub(crate) async fn routes(
-    service: &Service,
-    budget: ByteBudget,
-    max_message_bytes: usize,
+/// The routes of health, which is NOT_SERVING until the reporter sets another, with those that
+/// `complete` adds.
+pub(crate) async fn loading_routes(
+    complete: impl FnOnce(Router) -> Router,
 ) -> (Routes, HealthReporter) {
     let (reporter, health) = tonic_health::server::health_reporter();
-    set_health(&reporter, ServingStatus::Serving).await;
+    set_health(&reporter, ServingStatus::NotServing).await;
+    let routes = Routes::from(complete(Routes::new(health).into_axum_router()));
+    (transport_status::explain_transport_statuses(routes), reporter)
+}
+
+/// The routes of the services of a model and of reflection.
+pub(crate) fn routes(service: &Service, budget: ByteBudget, max_message_bytes: usize) -> Routes {
     let reflection = || {
         Reflection::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -68,12 +74,11 @@ pub(crate) async fn routes(
         .add_service(generate.max_decoding_message_size(max_message_bytes))
         .add_service(models)
         .add_service(tokenizer.max_decoding_message_size(max_message_bytes))
-        .add_service(health)
         .add_service(reflection().build_v1().expect("the descriptors were compiled"))
         .add_service(reflection().build_v1alpha().expect("the descriptors were compiled"));
     let routes = admission::admit_messages(routes, max_message_bytes);
     let routes = transport_status::explain_transport_statuses(routes);
-    (tracking::track_routes(routes, budget), reporter)
+    tracking::track_routes(routes, budget)
 }
 
 /// Sets the health of the server and of each service.

@@ -154,4 +154,25 @@ fn names_of_the_model_are_known_or_any() {
         assert_eq!(ask(&server, known), "200", "{known}");
     }
     assert_eq!(ask(&server, "gpt-4o"), "404");
+    let server = Server::start_with(&["--strict-model"], &[("MUSE_ALIAS", "c,gpt-4o")]);
+    for known in ["muse-nano", "c", "gpt-4o"] {
+        assert_eq!(ask(&server, known), "200", "{known}");
+    }
+    assert_eq!(ask(&server, "c,gpt-4o"), "404");
+}
+
+#[test]
+fn a_signal_ends_a_server_that_is_still_loading() {
+    for name in ["-TERM", "-INT", "-HUP"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
+        let args = ["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log", "debug"];
+        let mut process = command.args(args).stderr(Stdio::piped()).spawn().expect("muse starts");
+        let mut log = BufReader::new(process.stderr.take().expect("a pipe")).lines();
+        let listening = log.by_ref().map_while(Result::ok).any(|line| line.contains("listening"));
+        signal(name, &process);
+        let rest: Vec<String> = log.map_while(Result::ok).collect();
+        // Without a handler the signal itself would end it, or do nothing in a container.
+        assert_eq!(process.wait().expect("an end").code(), Some(0), "{name}: {rest:?}");
+        assert!(listening && rest.iter().any(|line| line.contains("stopped")), "{name}: {rest:?}");
+    }
 }

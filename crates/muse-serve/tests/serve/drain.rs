@@ -136,35 +136,3 @@ async fn reflection_lists_the_services_in_both_versions() {
     };
     check(list.service.into_iter().map(|service| service.name).collect());
 }
-
-#[tokio::test]
-async fn while_a_model_is_loaded_http_tells_how_far_and_health_is_not_serving() {
-    use muse_serve::{LoadProgress, LoadingServer, ServeOptions};
-    use tonic_health::pb::HealthCheckRequest;
-    use tonic_health::pb::health_check_response::ServingStatus;
-    use tonic_health::pb::health_client::HealthClient;
-
-    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let mut options = ServeOptions { grpc: any, http: any, ..ServeOptions::default() };
-    let progress = LoadProgress::default();
-    progress.set("loading the model", 1, 4);
-    let loading = LoadingServer::start(&mut options, progress).await.expect("addresses");
-    for (method, path) in [("GET", "/health"), ("POST", "/v1/chat/completions")] {
-        let reply = crate::client::http(options.http, method, path, b"{}").await;
-        assert_eq!(reply.status, 503, "{path}");
-        let body = reply.json();
-        assert_eq!(
-            (&body["status"], &body["progress"]["percent"]),
-            (&"loading".into(), &25.into())
-        );
-    }
-    let url = format!("http://{}", options.grpc);
-    let channel = crate::client::channel(&url).await;
-    let mut health = HealthClient::new(channel);
-    let request = HealthCheckRequest { service: "muse.v1.ChatService".to_owned() };
-    let status = health.check(request).await.expect("health").into_inner().status;
-    assert_eq!(status, i32::from(ServingStatus::NotServing));
-    loading.stop().await;
-    // The addresses are free for the server.
-    muse_serve::Server::check(&options).expect("free addresses");
-}

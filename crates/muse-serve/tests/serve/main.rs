@@ -10,6 +10,7 @@ mod fake;
 mod grpc;
 mod http;
 mod limits;
+mod loading;
 mod memory;
 #[cfg(all(feature = "cpu", feature = "nano"))]
 mod nano;
