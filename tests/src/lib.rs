@@ -12,4 +12,5 @@ pub mod replay;
 pub mod retype;
 pub mod run;
 pub mod sim;
+pub mod vision;
 pub mod wide;

@@ -63,7 +63,7 @@ impl<B: Backend> Drafter<B> for Replay<B> {
         self.width
     }
 
-    fn window_reach(&self) -> u32 {
+    fn reach(&self) -> u32 {
         0
     }
 

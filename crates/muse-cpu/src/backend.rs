@@ -25,7 +25,7 @@ const MIN_SHARED_VALUES: usize = 1 << 16;
 /// Values of a task of an elementwise operation.
 const CHUNK: usize = 1 << 12;
 /// Products from which attention is shared among threads.
-const MIN_SHARED_PRODUCTS: usize = 1 << 18;
+pub(crate) const MIN_SHARED_PRODUCTS: usize = 1 << 18;
 
 /// How the CPU is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,11 +37,11 @@ pub struct CpuOptions {
 /// The CPU as a device. See the [crate documentation](crate) for an example.
 #[derive(Debug)]
 pub struct Cpu {
-    pool: Pool,
+    pub(crate) pool: Pool,
     isa: Isa,
-    kernels: Kernels,
+    pub(crate) kernels: Kernels,
     linear: Linear,
-    rope_frequencies: RopeFrequencies,
+    pub(crate) rope_frequencies: RopeFrequencies,
     exact: bool,
 }
 
@@ -101,7 +101,12 @@ impl Cpu {
     }
 
     /// Runs `task(row, values)` on every row of `x`.
-    fn by_row(&self, x: &mut [f32], width: usize, task: impl Fn(usize, &mut [f32]) + Sync) {
+    pub(crate) fn by_row(
+        &self,
+        x: &mut [f32],
+        width: usize,
+        task: impl Fn(usize, &mut [f32]) + Sync,
+    ) {
         if x.len() < MIN_SHARED_VALUES {
             return x.chunks_exact_mut(width).enumerate().for_each(|(row, x)| task(row, x));
         }
@@ -348,7 +353,7 @@ fn position_of_row(slices: &[SeqSlice<'_>], mut row: usize) -> u32 {
     unreachable!("a row of these slices")
 }
 
-fn norm_weight(weight: &Buf, width: usize) -> &[f32] {
+pub(crate) fn norm_weight(weight: &Buf, width: usize) -> &[f32] {
     assert_eq!(weight.cols(), width, "width of a norm's weight");
     weight.rows(0..1)
 }

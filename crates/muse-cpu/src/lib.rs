@@ -13,8 +13,10 @@ mod linear;
 mod peaks;
 mod pool;
 mod quant;
+mod range_attention;
 mod rope_frequencies;
 mod split;
+mod vision;
 
 pub use backend::{Cpu, CpuOptions};
 pub use buf::{Buf, Weight};

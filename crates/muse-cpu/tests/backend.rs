@@ -37,6 +37,24 @@ mod fastest {
     muse_testkit::suite::backend!(super::fastest(1).exact());
 }
 
+mod vision_scalar {
+    muse_testkit::suite::vision_ops!(cpu_with!("scalar"), tolerance = 2e-6);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod vision_avx2 {
+    muse_testkit::suite::vision_ops!(cpu_with!("avx2"), tolerance = 2e-6);
+}
+
+mod vision_exact {
+    muse_testkit::suite::vision_ops!(super::fastest(3).exact(), tolerance = 2e-6);
+}
+
+// With BF16 keys and values, queries and softmax weights are rounded to BF16.
+mod vision_fastest {
+    muse_testkit::suite::vision_ops!(super::fastest(3), tolerance = 4e-3);
+}
+
 mod fastest_on_three_threads {
     muse_testkit::suite::backend!(super::fastest(3).exact());
 }

@@ -1,21 +1,10 @@
 //! The drafter's two passes: appending context to its KV blocks, and running draft blocks.
 
-use std::sync::Arc;
-
 use muse_core::Result;
 use muse_core::contract::{Backend, DrafterSpec, Mask, ModelSizes, Rope, SeqSlice};
 
-use crate::weights::{Layer, Weights, head_shape};
-
-/// The layers with their KV stores and buffers.
-pub(crate) struct Network<B: Backend> {
-    pub(crate) backend: Arc<B>,
-    pub(crate) spec: DrafterSpec,
-    pub(crate) weights: Weights<B>,
-    /// One KV store per layer.
-    pub(crate) kv: Vec<B::Kv>,
-    pub(crate) scratch: Scratch<B>,
-}
+use crate::drafter::Dflash;
+use crate::weights::{Layer, head_shape};
 
 /// Buffers of a pass: of `max_num_batched_tokens` context tokens or `max_num_seqs` draft blocks.
 pub(crate) struct Scratch<B: Backend> {
@@ -78,7 +67,7 @@ pub(crate) fn scratch_bytes(spec: &DrafterSpec, vocab: usize, sizes: &ModelSizes
     size_of::<f32>() * (pass + sizes.max_num_seqs * (spec.draft_block - 1) * vocab)
 }
 
-impl<B: Backend> Network<B> {
+impl<B: Backend> Dflash<B> {
     /// Writes the K and V of the gathered context tokens. All layers take the same projected hidden
     /// state, without a norm of their own.
     pub(crate) fn write_context(&mut self, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {

@@ -26,6 +26,7 @@ pub struct Golden {
     file: PathBuf,
     floats: HashMap<String, Tensor<f32>>,
     ints: HashMap<String, Tensor<i32>>,
+    bytes: HashMap<String, Tensor<u8>>,
 }
 
 impl Golden {
@@ -44,8 +45,12 @@ impl Golden {
         let data = &bytes[8 + header_len..];
         let header: serde_json::Map<String, serde_json::Value> =
             serde_json::from_slice(&bytes[8..8 + header_len]).expect("a JSON header");
-        let mut golden =
-            Self { file: file.to_owned(), floats: HashMap::new(), ints: HashMap::new() };
+        let mut golden = Self {
+            file: file.to_owned(),
+            floats: HashMap::new(),
+            ints: HashMap::new(),
+            bytes: HashMap::new(),
+        };
         for (name, tensor) in header.into_iter().filter(|(name, _)| name != "__metadata__") {
             let numbers = |key: &str| -> Vec<usize> {
                 let list = tensor[key].as_array().expect("a list");
@@ -62,7 +67,10 @@ impl Golden {
                     let values = words.iter().map(|w| i32::from_le_bytes(*w)).collect();
                     golden.ints.insert(name, (shape, values));
                 }
-                _ => {} // Pixels: the tests of pictures read them their own way.
+                Some("U8") => {
+                    golden.bytes.insert(name, (shape, data[range[0]..range[1]].to_vec()));
+                }
+                _ => {}
             }
         }
         golden
@@ -76,6 +84,11 @@ impl Golden {
     /// Shape and values of an integer tensor.
     pub fn ints(&self, name: &str) -> &Tensor<i32> {
         self.ints.get(name).unwrap_or_else(|| panic!("{}: no i32 {name}", self.file.display()))
+    }
+
+    /// Shape and values of a tensor of bytes, such as pixels.
+    pub fn bytes(&self, name: &str) -> &Tensor<u8> {
+        self.bytes.get(name).unwrap_or_else(|| panic!("{}: no u8 {name}", self.file.display()))
     }
 
     /// Token ids.

@@ -1,7 +1,13 @@
-//! Pictures and video to embedding rows: the place of the [`VisionEncoder`] of Muse-Glimmer.
+//! Pictures to the embedding rows that Muse-Glimmer reads in place of tokens.
 //!
-//! Resizing, patches, the tower and the projector will live here. Until then a server is built
-//! without an encoder and answers a request with pictures with `Unsupported`.
+//! [`Tower`] runs the vision tower and the projector on any [`VisionOps`] device, in slices of
+//! rows; [`Encoder`] is a [`VisionEncoder`] over it that encodes a picture once for all requests,
+//! and [`HostEncoder`] gives its rows to a device that cannot run the tower.
 #![forbid(unsafe_code)]
 
-pub use muse_core::contract::{EncodeId, Patches, VisionEncoder};
+mod encoder;
+mod tower;
+
+pub use encoder::{Encoder, HostEncoder};
+pub use muse_core::contract::{EncodeId, Patches, VisionEncoder, VisionOps};
+pub use tower::{Encoding, Intermediate, TableBorder, TableOrder, Tower, TowerOptions};

@@ -254,7 +254,7 @@ impl AnswerParser {
             }
             SpecialToken::EndOfMessage | SpecialToken::EndOfTurn | SpecialToken::EndOfText => {
                 if header.is_empty() || header.is_framing() {
-                    self.end_message(token);
+                    self.leave(token);
                 } else {
                     self.header_is_answer(self.position);
                     self.special(token);
@@ -297,7 +297,7 @@ impl AnswerParser {
                 *held = HeldText::Start(HeaderParser::started(self.declared.longest()))
             }
             SpecialToken::EndOfMessage | SpecialToken::EndOfTurn | SpecialToken::EndOfText => {
-                self.end_message(token)
+                self.leave(token)
             }
         }
     }
@@ -348,7 +348,7 @@ impl AnswerParser {
             }
             SpecialToken::EndOfMessage | SpecialToken::EndOfTurn | SpecialToken::EndOfText => {
                 self.close_tool_call(true);
-                self.end_message(token);
+                self.leave(token);
             }
         }
     }
@@ -430,7 +430,7 @@ impl AnswerParser {
     }
 
     /// A message ended with `token`.
-    fn end_message(&mut self, token: SpecialToken) {
+    fn leave(&mut self, token: SpecialToken) {
         self.state = match token.ends_turn() {
             true => AnswerState::Done,
             false => AnswerState::Header(HeaderParser::expected(self.declared.longest())),

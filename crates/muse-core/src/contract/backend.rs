@@ -26,7 +26,7 @@ use crate::quant::Format;
 /// [`crate::Error::Device`] when the hardware fails, [`crate::Error::Exhausted`] from allocations.
 pub trait Backend: Send + Sync + Sized + 'static {
     /// A matrix of activations, `f32 [rows, cols]`.
-    type Buf: Send;
+    type Buf: Send + Sync;
     /// A weight matrix in the device's layout.
     type Weight: Send + Sync;
     /// The K and V of one layer, in KV blocks.

@@ -16,6 +16,7 @@ mod sequence;
 mod target;
 mod usage;
 mod vision;
+mod vision_ops;
 mod weights;
 
 pub use backend::{Attention, Backend, KvShape, KvType, Mask, Rope};
@@ -37,6 +38,7 @@ pub use target::{
 };
 pub use usage::{Rates, Timings, Usage, Verify};
 pub use vision::{EncodeId, Patches, VisionEncoder};
+pub use vision_ops::{RangeQueries, VisionOps};
 pub use weights::{
     CheckpointSpec, DrafterSpec, GenerationDefaults, LayerSpec, TensorInfo, TextSpec, TokenKind,
     VisionSpec, Vocabulary, WeightSource, WeightView,

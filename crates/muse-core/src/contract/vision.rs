@@ -22,17 +22,34 @@ pub struct Patches {
     pub hash: ContentHash,
 }
 
-/// A picture being encoded.
+/// A request's interest in the rows of a picture: several of them may share one encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EncodeId(pub u64);
 
-/// The vision tower and projector.
+/// The vision tower and projector: patches to embedding rows.
+///
+/// A picture is encoded once for everybody who asks for the same [`Patches::hash`] while its rows
+/// are remembered. Pictures are encoded one after the other, in the order in which they were begun,
+/// so that the memory of one is enough.
 pub trait VisionEncoder<B: Backend>: Send {
-    /// Number of embedding rows of these patches, known before they are encoded.
+    /// Number of embedding rows of these patches, known from the grid alone.
     fn rows(&self, patches: &Patches) -> usize;
-    /// Starts encoding.
-    fn begin(&mut self, patches: Patches) -> Result<EncodeId>;
-    /// Runs some layers, so that other requests are not held up. Returns the finished rows
-    /// `[rows, hidden]`, already normed, once they are.
-    fn advance(&mut self, id: EncodeId) -> Result<Option<B::Buf>>;
+    /// Asks for the rows of a picture. Nothing is computed yet.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] when the values do not fit the grid, or the grid does not fit the
+    /// model; [`crate::Error::Unsupported`] for a video when the checkpoint can only encode
+    /// pictures.
+    fn begin(&mut self, patches: &Patches) -> Result<EncodeId>;
+    /// Sends at most `budget` rows, at least 1, through a part of the tower, so that other requests
+    /// are not held up, and returns the finished rows `[rows, hidden]`, already normed, once they
+    /// are; `id` is then no longer known. The rows have the same bits for any budgets. The work
+    /// goes to the picture that was begun first, which need not be that of `id`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] when `id` is not known; [`crate::Error::Exhausted`] when there is
+    /// no memory to encode the picture, which can be tried again; those of the device.
+    fn advance(&mut self, id: EncodeId, budget: usize) -> Result<Option<Arc<B::Buf>>>;
+    /// Drops a request. Its picture is no longer encoded unless another request asked for it.
+    fn cancel(&mut self, id: EncodeId);
 }

@@ -41,6 +41,14 @@ impl<'a, B: Backend> Loader<'a, B> {
         Ok(buf)
     }
 
+    /// A matrix `[rows, cols]` as values of the host.
+    pub fn values(&mut self, name: &str, rows: usize, cols: usize) -> Result<Vec<f32>> {
+        let values = self.view(name, rows, cols)?.to_f32();
+        self.source.release(name);
+        self.count();
+        Ok(values)
+    }
+
     fn view(&self, name: &str, rows: usize, cols: usize) -> Result<WeightView<'a>> {
         let view = self.source.weight(name)?;
         if (view.rows, view.cols) != (rows, cols) {

@@ -34,6 +34,36 @@ pub(crate) fn tanh(x: f32) -> f32 {
     grown / (grown + 2.0)
 }
 
+/// The normal distribution function Φ(x), within 1.2e-7 and, where it is above 1e-30, within a
+/// relative error of 2e-5; `x · Φ(x)` is within 4 units in the last place of max(|x|, 1).
+#[inline(always)]
+pub(crate) fn normal_cdf(x: f32) -> f32 {
+    // Φ(-y) = exp(-y²/2) · t · p(t) for y >= 0, with t = 1 / (1 + 0.27 y) and p the polynomial
+    // through the quotient at the Chebyshev nodes of 0 <= y <= 13.2, within 3e-8.
+    // Behind 14, `exp` gives 0.
+    let y = x.abs().min(14.0);
+    let t = 1.0 / (1.0 + 0.27 * y);
+    let mut series = NORMAL_TAIL[0];
+    for factor in &NORMAL_TAIL[1..] {
+        series = series * t + factor;
+    }
+    let tail = exp(-0.5 * y * y) * t * series;
+    if x < 0.0 { tail } else { 1.0 - tail }
+}
+
+/// Coefficients of the polynomial of [`normal_cdf`], the highest power first.
+const NORMAL_TAIL: [f32; 9] = [
+    0.028_906_98,
+    -0.126_257_85,
+    0.169_385_96,
+    -0.068_829_2,
+    0.107_608_65,
+    0.072_126_21,
+    0.101_793_6,
+    0.107_545_16,
+    0.107_720_51,
+];
+
 /// `2ⁿ` and `eʳ - 1` with `x = n ln 2 + r`, `|r| <= ln 2 / 2`.
 #[inline(always)]
 fn split(x: f32) -> (f32, f32) {
@@ -118,6 +148,42 @@ mod tests {
         sweep(-20.0, 20.0, |x| check("tanh", x, tanh(x), f64::from(x).tanh(), 5.0));
         sweep(-1e-3, 1e-3, |x| check("tanh", x, tanh(x), f64::from(x).tanh(), 5.0));
         assert_eq!([tanh(1e30), tanh(-1e30), tanh(0.0)], [1.0, -1.0, 0.0]);
+    }
+
+    #[test]
+    fn normal_cdf_is_accurate() {
+        // Values of the normal distribution function to 10 digits, from tables of it.
+        for (x, want) in [
+            (0.0, 0.5),
+            (0.1, 0.539_827_837_3),
+            (0.5, 0.691_462_461_3),
+            (1.0, 0.841_344_746_1),
+            (1.5, 0.933_192_798_7),
+            (2.0, 0.977_249_868_1),
+            (3.0, 0.998_650_102_0),
+            (4.0, 0.999_968_328_8),
+        ] {
+            for (x, want) in [(x, want), (-x, 1.0 - want)] {
+                let error = (f64::from(normal_cdf(x)) - want).abs();
+                assert!(error <= 1.2e-7, "Φ({x}) = {}, should be {want}", normal_cdf(x));
+            }
+        }
+        // Far tails, where 1 - Φ has no digits: Φ(-6) = 9.865876450e-10, Φ(-10) = 7.619853024e-24.
+        for (x, want) in [(-6.0, 9.865_876_450e-10), (-10.0, 7.619_853_024e-24)] {
+            let error = (f64::from(normal_cdf(x)) / want - 1.0).abs();
+            assert!(error <= 2e-5, "Φ({x}) = {:e}, should be {want:e}", normal_cdf(x));
+        }
+        // The derivative is the density: the sum of its trapezoids over small steps is Φ.
+        let (step, mut sum) = (1.0 / 1024.0, 0.5_f64);
+        let density = |x: f64| (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
+        for i in 0..8 * 1024 {
+            let x = f64::from(i) * step;
+            let want = sum;
+            let error = (f64::from(normal_cdf(x as f32)) - want).abs();
+            assert!(error <= 2e-7, "Φ({x}) = {}, should be {want}", normal_cdf(x as f32));
+            sum += step * (density(x) + density(x + step)) / 2.0;
+        }
+        assert_eq!([normal_cdf(f32::INFINITY), normal_cdf(-1e30)], [1.0, 0.0]);
     }
 
     #[test]

@@ -14,11 +14,14 @@ pub(crate) mod simd;
 
 pub mod attention_bf16;
 pub mod elementwise;
+pub mod gelu;
 pub mod gemm;
+pub mod layer_norm;
 pub mod quantize;
 pub mod read_memory;
 pub mod rms_norm;
 pub mod rope;
+pub mod rope_2d;
 pub mod round_bf16;
 pub mod softmax;
 pub mod weighted_v_sum;
@@ -34,6 +37,9 @@ pub(crate) struct Kernels {
     weighted_v_sum: [weighted_v_sum::WeightedVSum; 4],
     pub(crate) attention_bf16: Option<attention_bf16::AttentionBf16>,
     pub(crate) rms_norm: rms_norm::RmsNorm,
+    pub(crate) layer_norm: layer_norm::LayerNorm,
+    pub(crate) gelu: gelu::Gelu,
+    pub(crate) rope_2d: rope_2d::Rope2d,
     pub(crate) quantize: quantize::Quantize,
     pub(crate) round_bf16: round_bf16::RoundBf16,
     pub(crate) rope: rope::Rope,
@@ -51,6 +57,9 @@ impl Kernels {
             weighted_v_sum: Layout::ALL.map(|layout| weighted_v_sum::select(isa, layout)),
             attention_bf16: attention_bf16::select(isa),
             rms_norm: rms_norm::select(isa),
+            layer_norm: layer_norm::select(isa),
+            gelu: gelu::select(isa),
+            rope_2d: rope_2d::select(isa),
             quantize: quantize::select(isa),
             round_bf16: round_bf16::select(isa),
             rope: rope::select(isa),
@@ -107,6 +116,10 @@ mod tests {
         same_bits(elementwise::softcap::variants(), |kernel, x, _| kernel(x, 0.7, f32::INFINITY));
         same_bits(rms_norm::variants(), |kernel, x, y| kernel(x, y, 1e-5));
         same_bits(rms_norm::variants(), |kernel, x, _| kernel(x, &[], 1e-5));
+        same_bits(layer_norm::variants(), |kernel, x, y| kernel(x, y, y, 1e-5));
+        same_bits(gelu::variants(), |kernel, x, y| kernel(x, y));
+        same_bits(gelu::variants(), |kernel, x, _| kernel(x, &[]));
+        same_bits(rope_2d::variants(), |kernel, x, y| kernel(x, [77.0, 5.0], &y[..y.len() / 4]));
         same_bits(rope::variants(), |kernel, x, y| kernel(x, 77.0, &y[..y.len() / 2]));
         same_bits(softmax::variants(), |kernel, x, _| {
             let mut state = softmax::SoftmaxState { max: 3.0, sum: 1.5 };

@@ -3,7 +3,7 @@
 use super::per_isa::per_isa;
 
 /// Partial sums of squares, so that the loop vectorizes.
-const LANES: usize = 32;
+pub(super) const LANES: usize = 32;
 
 /// `x / sqrt(mean(x²) + eps) · weight`, in place; an empty weight means ones.
 pub type RmsNorm = fn(x: &mut [f32], weight: &[f32], eps: f32);
@@ -37,7 +37,7 @@ fn rms_norm(x: &mut [f32], weight: &[f32], eps: f32) {
 
 /// The sum: the upper half is added to the lower one until one value is left.
 #[inline(always)]
-fn tree_sum(mut sums: [f32; LANES]) -> f32 {
+pub(super) fn tree_sum(mut sums: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         for i in 0..width {

@@ -5,6 +5,7 @@ mod attention;
 mod blocks;
 mod data;
 mod rows;
+mod vision;
 
 use muse_core::contract::{Backend, KvType};
 
@@ -21,6 +22,12 @@ pub use rows::{
     linear_in_every_format, no_rows_change_nothing, norms_by_row_and_by_head,
     rope_turns_pairs_by_position, row_operations_are_batch_invariant, samples_follow_the_sampler,
     writes_read_back,
+};
+
+pub use vision::{
+    gelu_is_the_exact_one, layer_norms_and_biases, pixel_shuffles_put_channels_outermost,
+    range_attention_over_every_cache_type, rope_2d_turns_halves_by_coordinates,
+    vision_row_operations_are_batch_invariant,
 };
 
 /// Expands to one test per operation for the device that the expression opens. `tolerance` is

@@ -10,4 +10,5 @@ pub mod tokenizer;
 pub use crate::{
     backend_suite as backend, drafter_suite as drafter, kv_pool_suite as kv_pool,
     target_suite as target, template_suite as template, tokenizer_suite as tokenizer,
+    vision_ops_suite as vision_ops,
 };
