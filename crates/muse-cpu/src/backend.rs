@@ -16,6 +16,7 @@ use crate::kernels::elementwise::Binary;
 use crate::kernels::{Isa, Kernels};
 use crate::kv::Kv;
 use crate::linear::Linear;
+use crate::memory;
 use crate::pool::{Pool, check_threads};
 use crate::rope_frequencies::RopeFrequencies;
 use crate::split::chunks;
@@ -162,9 +163,10 @@ impl Backend for Cpu {
         Weight::bytes_for(format, rows, cols, self.isa, self.exact) as u64
     }
 
-    /// Memory that can be allocated without swapping; known on Linux.
+    /// Memory that can be allocated without swapping and within the limits of control groups; known
+    /// on Linux.
     fn free_memory(&self) -> Result<Option<u64>> {
-        Ok(available_memory())
+        Ok(memory::available())
     }
 
     fn alloc_kv(&self, shape: KvShape) -> Result<Kv> {
@@ -327,14 +329,6 @@ impl Backend for Cpu {
         });
         Ok(())
     }
-}
-
-/// Bytes of memory that can be allocated without swapping; `None` where it is not known.
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 fn whole_rows(values: usize, cols: usize) -> usize {

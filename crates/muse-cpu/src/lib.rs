@@ -10,6 +10,7 @@ pub mod kernels;
 mod kv;
 mod layout;
 mod linear;
+mod memory;
 mod peaks;
 mod pool;
 mod quant;
