@@ -43,6 +43,8 @@ pub struct MemoryPlan {
     pub context: u32,
     /// Sequences of full length that fit.
     pub parallel: usize,
+    /// Tokens of a pass whose logits are computed, at most.
+    pub max_logits_rows: usize,
     /// Positions that the checkpoint allows, when memory holds fewer.
     pub cut_from: Option<u32>,
 }
@@ -100,7 +102,6 @@ pub(super) struct Sizes {
     pub(super) engine: EngineOptions,
     pub(super) plan: MemoryPlan,
     max_num_batched_tokens: usize,
-    max_logits_rows: usize,
 }
 
 /// What the KV cache of one sequence takes, by its length.
@@ -194,9 +195,9 @@ impl Sizes {
 
         let max_num_seqs = options.default_max_parallel.max(options.parallel.unwrap_or(1)).max(1);
         let min_logits = if options.logits { PROMPT_LOGITS_ROWS } else { 1 };
+        let max_logits_rows = (max_num_seqs * block).max(min_logits);
         let mut sizes = Self {
             max_num_batched_tokens: max_tokens,
-            max_logits_rows: (max_num_seqs * block).max(min_logits),
             pool: demand.pool,
             engine: EngineOptions {
                 max_num_seqs,
@@ -206,7 +207,7 @@ impl Sizes {
                 adapt_draft: options.max_draft.is_none(),
                 ..EngineOptions::default()
             },
-            plan: MemoryPlan { weights, kv: options.kv, ..MemoryPlan::default() },
+            plan: MemoryPlan { weights, max_logits_rows, kv: options.kv, ..MemoryPlan::default() },
         };
         let scratch_bytes = |of: &dyn Footprint| of.scratch_bytes(&sizes.model()) as u64;
         let drafter = footprints.drafter.as_deref().map_or(0, scratch_bytes);
@@ -272,7 +273,7 @@ impl Sizes {
             blocks: self.pool.blocks,
             max_num_seqs: self.engine.max_num_seqs,
             max_num_batched_tokens: self.max_num_batched_tokens,
-            max_logits_rows: self.max_logits_rows,
+            max_logits_rows: self.plan.max_logits_rows,
         }
     }
 }

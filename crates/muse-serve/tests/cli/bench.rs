@@ -68,7 +68,13 @@ fn a_record_says_what_matrices_were_rounded_to() {
 #[test]
 fn the_table_says_the_same() {
     let table = muse(&["bench", "-p", "8", "-n", "0", "--rows", "2", "--repeats", "1"]).ok();
-    for line in ["muse-nano (BF16 100 %)", "prompt of 8", "2 rows, head on the last", "GB/s read"] {
+    for line in [
+        "muse-nano (BF16 100 %)",
+        "prompt of 8",
+        "2 rows, head on the last",
+        "GB/s read",
+        "\ntokens/s: the median over --repeats 1, and the range; of ceiling: the least time",
+    ] {
         assert!(table.contains(line), "no {line:?} in: {table}");
     }
 }
@@ -104,6 +110,33 @@ fn the_suite_is_plain_and_drafted_and_says_who_stopped() {
 }
 
 #[test]
+fn a_completion_that_a_short_context_cuts_is_not_one_that_the_model_ended() {
+    let suite = ["bench", "--suite", "canonical", "--no-draft", "--context", "192"];
+    let record = muse(&[&suite[..], &["--json"]].concat()).json();
+    let prompts = record["prompts"].as_array().expect("prompts");
+    let ended = |how: &str| prompts.iter().filter(|one| one["plain"]["ended"] == how).count();
+    assert_eq!(record["plain"]["stopped_early"], ended("context") + ended("stop"));
+    assert!(ended("context") > 0, "{record}");
+    for prompt in prompts.iter().filter(|one| one["plain"]["ended"] == "context") {
+        let tokens = |part: &Value| part.as_u64().expect("a count");
+        let all = tokens(&prompt["prompt_tokens"]) + tokens(&prompt["plain"]["tokens"]);
+        // The last token is never run.
+        assert!((192..=193).contains(&all), "{prompt}");
+    }
+    let table = muse(&suite).ok();
+    assert!(table.contains("because --context was used up"), "{table}");
+}
+
+/// Measuring so many threads would need 400 GB of memory: the file is looked for before.
+#[test]
+fn a_missing_file_is_named_before_the_machine_is_measured() {
+    for more in [&[][..], &["--suite", "canonical"]] {
+        let args = ["bench", "/nowhere/model.gguf", "--threads", "4096"];
+        muse(&[&args[..], more].concat()).refused(&["/nowhere/model.gguf"]);
+    }
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused() {
     muse(&["bench", "-p", "0"]).refused(&["-p and --rows", "from 1"]);
     muse(&["bench", "-p", "99999"]).refused(&["--context", "4096"]);
@@ -113,7 +146,10 @@ fn what_cannot_be_measured_is_refused() {
     for threads in ["0", "100000"] {
         muse(&["bench", "-p", "8", "--threads", threads]).refused(&[threads, "ask for 1 to 4096"]);
     }
-    muse(&["bench", "-p", "8", "--rows", "100"]).refused(&["100 rows", "at most 64"]);
+    for rows in ["100", "512"] {
+        let words = [&format!("--rows {rows}"), "at most 64"];
+        muse(&["bench", "-p", "8", "--rows", rows]).refused(&words);
+    }
     let said = muse(&["bench", "--suite", "canonical", "-p", "8"]);
     assert_eq!(said.code, Some(2), "{}", said.err);
 }

@@ -56,8 +56,10 @@ impl Completion {
         };
         app.engine.submit(request, Box::new(sink))?;
         let (arrivals, done) = receiver.recv()?;
-        if !matches!(done.reason, FinishReason::Stop(_) | FinishReason::Length) {
-            bail!("a completion ended by {:?}; run it again", done.reason);
+        match &done.reason {
+            FinishReason::Stop(_) | FinishReason::Length => {}
+            FinishReason::Failed(error) => bail!("the engine failed: {error}"),
+            other => bail!("the completion was ended: {other:?}; run it again"),
         }
         let (tokens, arrived) = arrivals.into_iter().unzip();
         Ok(Self { tokens, arrived, done })

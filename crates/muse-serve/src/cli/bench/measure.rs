@@ -8,7 +8,7 @@ use muse_core::contract::{LogitsRequest, Token};
 use muse_core::hash::hash64;
 use muse_serve::App;
 use muse_serve::runtime::backends::Backends;
-use muse_serve::runtime::{LoadOptions, Loaded, PassWork, Roofline};
+use muse_serve::runtime::{LoadOptions, Loaded, MemoryPlan, PassWork, Roofline, estimate_memory};
 
 use super::completion::{Completion, CompletionRequest};
 use super::machine;
@@ -24,6 +24,8 @@ const KV_BLOCK: u32 = muse_core::contract::KV_BLOCK_SIZE as u32;
 
 pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     let options = options(command)?;
+    // What is missing or makes no sense is refused before anything is measured or loaded.
+    check(command, &estimate_memory(&options)?)?;
     let threads = options.threads.unwrap_or_else(machine::cores);
     let measure = || Backends::default().measure_roofline(&options, ROOFLINE_TIME);
     let before = measure()?;
@@ -47,6 +49,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
         resident,
         load_average: [load_average, machine::load_average()],
         roofline: before.max(measure()?),
+        repeats: command.repeats,
         lines,
     };
     let text = if command.json { format!("{}\n", record.json()) } else { record.to_string() };
@@ -78,24 +81,34 @@ fn tokens(count: u32, vocab: u32) -> Vec<Token> {
     (0..count).map(|i| Token((hash64(0, u64::from(i)) % u64::from(vocab)) as u32)).collect()
 }
 
-/// Prompts and verifies, in turn, so that what disturbs one disturbs all.
-fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Measurement>> {
-    let vocab = loaded.card.vocab;
-    let mut runner = loaded.model_runner()?;
-    let limits = runner.limits();
-    let (max_tokens, most_scored) = (limits.max_num_batched_tokens, limits.max_logits_rows);
+/// Refuses passes with more logits than a pass gives.
+fn check(command: &BenchCommand, plan: &MemoryPlan) -> Result<()> {
+    let max = plan.max_logits_rows;
+    match command.rows.iter().find(|&&rows| rows as usize > max) {
+        Some(rows) => bail!(
+            "--rows {rows}: a pass gives logits of at most {max} tokens here; give smaller --rows"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The passes to measure: prompts, and verifies with one row of logits and with all.
+fn measures(command: &BenchCommand) -> Vec<Measure> {
     let prompts = command.prompt.iter().map(|&rows| Measure::Prompt { rows: rows as usize });
     // The last row of one row is all of them.
     let verifies = command.rows.iter().flat_map(|&rows| {
         let verify = |all| Measure::Rows { rows: rows as usize, all };
         [false, true].map(verify).into_iter().take(if rows == 1 { 1 } else { 2 })
     });
-    let measures: Vec<Measure> = prompts.chain(verifies).collect();
-    if let Some(measure) = measures.iter().find(|measure| measure.scored() > most_scored) {
-        bail!(
-            "{measure}: a pass gives logits of at most {most_scored} tokens here; give smaller --rows"
-        );
-    }
+    prompts.chain(verifies).collect()
+}
+
+/// Prompts and verifies, in turn, so that what disturbs one disturbs all.
+fn passes(command: &BenchCommand, loaded: &mut Loaded) -> Result<Vec<Measurement>> {
+    let vocab = loaded.card.vocab;
+    let mut runner = loaded.model_runner()?;
+    let max_tokens = runner.limits().max_num_batched_tokens;
+    let measures = measures(command);
     let longest = measures.iter().map(|measure| measure.rows()).max().unwrap_or(0);
     let tokens = tokens(longest as u32, vocab);
     let mut samples = vec![Samples::default(); measures.len()];

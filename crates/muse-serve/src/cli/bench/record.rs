@@ -111,6 +111,8 @@ pub(super) struct Record {
     /// Before and after.
     pub(super) load_average: [Option<f64>; 2],
     pub(super) roofline: Roofline,
+    /// How often everything was measured.
+    pub(super) repeats: u32,
     pub(super) lines: Vec<Measurement>,
 }
 
@@ -204,6 +206,12 @@ impl fmt::Display for Record {
             roofline.bf16 / 1e9,
             roofline.f32 / 1e9,
             (work.layers.bytes + work.lm_head.bytes) as f64 / 1e9,
+        )?;
+        writeln!(
+            f,
+            "\ntokens/s: the median over --repeats {}, and the range; of ceiling: the least time \
+             that the roofline allows, over that of the median",
+            self.repeats
         )?;
         writeln!(f, "\n{:<32} {:>10} {:>21}  of ceiling", "", "tokens/s", "min to max")?;
         for line in &self.lines {

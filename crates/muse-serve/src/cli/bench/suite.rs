@@ -8,16 +8,16 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use muse_core::contract::{Conversation, FinishReason, Message, Part, Rates, Token};
 use muse_serve::App;
-use muse_serve::runtime::{ContentHashes, LoadOptions};
+use muse_serve::runtime::{ContentHashes, LoadOptions, estimate_memory};
 use muse_serve::service::{DrainGuard, Service};
 use sha2::{Digest, Sha256};
 
 use super::completion::{Completion, CompletionRequest};
 use super::machine;
-use super::suite_record::{Entry, Mode, SuiteRecord};
+use super::suite_record::{EndReason, Entry, Mode, SuiteRecord};
 use crate::cli::args::BenchCommand;
 use crate::cli::terminal::{Progress, Screen};
-use crate::cli::{load, on_failure};
+use crate::cli::{async_runtime, load, on_failure};
 
 /// Prompts by kind of text.
 const CANONICAL: &str = include_str!("canonical.json");
@@ -38,6 +38,7 @@ pub(super) fn run(command: &BenchCommand) -> Result<ExitCode> {
     let context = options.context.or(Some(CONTEXT));
     let options =
         LoadOptions { context, default_max_parallel: 1, no_prefix_caching: true, ..options };
+    estimate_memory(&options)?;
     let hashes = ContentHashes::of(&options)?;
     let load_average = machine::load_average();
     let loaded = load(&options)?;
@@ -72,6 +73,7 @@ fn entries(app: &Arc<App>) -> Result<Vec<Entry>> {
     let (mut entries, mut progress) = (Vec::new(), Progress::new());
     for (i, (class, text)) in prompts.enumerate() {
         progress.show("measuring the suite", i as u64, count as u64);
+        let what = || format!("prompt {} of {count} ({class})", i + 1);
         let prompt = render(app, &text)?;
         let run = |max_draft, max_tokens| {
             let request =
@@ -79,14 +81,14 @@ fn entries(app: &Arc<App>) -> Result<Vec<Entry>> {
             Completion::run(app, &request)
         };
         if i == 0 {
-            run(Some(0), WARM_UP)?;
-            drafts.then(|| run(None, WARM_UP)).transpose()?;
+            run(Some(0), WARM_UP).with_context(what)?;
+            drafts.then(|| run(None, WARM_UP)).transpose().with_context(what)?;
         }
-        let plain = run(Some(0), TOKENS)?;
-        let drafted = drafts.then(|| run(None, TOKENS)).transpose()?;
+        let plain = run(Some(0), TOKENS).with_context(what)?;
+        let drafted = drafts.then(|| run(None, TOKENS)).transpose().with_context(what)?;
         let equal = drafted.as_ref().map(|drafted| drafted.tokens == plain.tokens);
         entries.push(Entry {
-            class,
+            class: class.clone(),
             prompt_tokens: prompt.len(),
             plain: mode(&plain)?,
             drafted: drafted.as_ref().map(mode).transpose()?,
@@ -104,7 +106,7 @@ fn render(app: &Arc<App>, text: &str) -> Result<Vec<Token>> {
         current_date: Some(DATE.to_owned()),
         ..Conversation::default()
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let runtime = async_runtime::start(0)?;
     let prompt = runtime.block_on(service.render(conversation));
     Ok(prompt.context("the suite is made of conversations")?.tokens)
 }
@@ -118,7 +120,11 @@ fn mode(completion: &Completion) -> Result<Mode> {
     let rates = Rates::of([(usage, &completion.done.timings)]);
     Ok(Mode {
         tokens: count,
-        stopped: matches!(completion.done.reason, FinishReason::Stop(_)),
+        end: match completion.done.reason {
+            FinishReason::Stop(_) => EndReason::Stop,
+            _ if count < TOKENS as usize => EndReason::Context,
+            _ => EndReason::MaxTokens,
+        },
         decode: completion.rate(count),
         first_100: completion.rate(100),
         full: rates.tokens_per_second,

@@ -17,11 +17,21 @@ use super::suite::{DATE, TOKENS};
 const DRAWINGS: u64 = 10_000;
 const SEED: u64 = 1;
 
+/// Why a completion ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndReason {
+    /// All tokens that were asked for are there.
+    MaxTokens,
+    /// The model sampled a stop token.
+    Stop,
+    /// The positions of `--context` were used up.
+    Context,
+}
+
 /// One completion.
 pub(super) struct Mode {
     pub(super) tokens: usize,
-    /// Whether the model ended it before all tokens were there.
-    pub(super) stopped: bool,
+    pub(super) end: EndReason,
     /// None for a single token.
     pub(super) decode: Option<f64>,
     /// None when fewer than 100 came.
@@ -140,7 +150,11 @@ impl Mode {
     fn json(&self) -> Value {
         json!({
             "tokens": self.tokens,
-            "ended": if self.stopped { "stop" } else { "length" },
+            "ended": match self.end {
+                EndReason::MaxTokens => "length",
+                EndReason::Stop => "stop",
+                EndReason::Context => "context",
+            },
             "decode": self.decode,
             "first_100": self.first_100,
             "full": self.full,
@@ -174,10 +188,28 @@ fn summary(runs: &[(&str, &Mode)]) -> Value {
         "first_100": spread(&Samples(modes().filter_map(|mode| mode.first_100).collect())),
         "full": spread(&Samples(modes().map(|mode| mode.full).collect())),
         "tokens": modes().map(|mode| mode.tokens).sum::<usize>(),
-        "stopped_early": modes().filter(|mode| mode.stopped).count(),
+        "stopped_early": modes().filter(|mode| mode.end != EndReason::MaxTokens).count(),
         "accepted_drafts_per_verify": accepted(modes()),
         "classes": classes.iter().map(class).collect::<serde_json::Map<_, _>>(),
     })
+}
+
+/// How many completions have fewer tokens than were asked for, and why.
+fn early_ends(runs: &[(&str, &Mode)]) -> String {
+    let count = |end| runs.iter().filter(|(_, mode)| mode.end == end).count();
+    let (stopped, cut) = (count(EndReason::Stop), count(EndReason::Context));
+    let mut text =
+        format!("{} of {} completions ended before {TOKENS} tokens", stopped + cut, runs.len());
+    let reasons = [
+        (stopped, "by a stop token of the model"),
+        (cut, "because --context was used up: give a larger one"),
+    ];
+    let reasons = reasons.iter().filter(|(count, _)| *count > 0);
+    let reasons: Vec<String> = reasons.map(|(count, why)| format!("{count} {why}")).collect();
+    if !reasons.is_empty() {
+        text += &format!(": {}", reasons.join(", "));
+    }
+    text
 }
 
 fn spread(rates: &Samples) -> Value {
@@ -241,8 +273,7 @@ impl fmt::Display for SuiteRecord {
                     None => writeln!(f)?,
                 }
             }
-            let (early, count) = (&summary["stopped_early"], runs.len());
-            writeln!(f, "  {early} of {count} completions stopped before {TOKENS} tokens")?;
+            writeln!(f, "  {}", early_ends(runs))?;
         }
         match self.equal() {
             Some(true) => writeln!(f, "\nDrafted completions equal the plain ones."),
@@ -259,7 +290,7 @@ mod tests {
     fn mode(tokens: usize, decode: f64, accepted: &[u32]) -> Mode {
         Mode {
             tokens,
-            stopped: tokens < 256,
+            end: if tokens < 256 { EndReason::Stop } else { EndReason::MaxTokens },
             decode: Some(decode),
             first_100: (tokens >= 100).then_some(2.0 * decode),
             full: decode / 2.0,
@@ -286,6 +317,22 @@ mod tests {
         assert_eq!(summary_json["accepted_drafts_per_verify"], 3.0);
         assert_eq!(summary_json["classes"]["code"]["decode"], 15.0);
         assert_eq!(summary_json["classes"]["json"]["accepted_drafts_per_verify"], Value::Null);
+    }
+
+    #[test]
+    fn early_ends_have_reasons() {
+        let (whole, stopped) = (mode(256, 10.0, &[]), mode(40, 20.0, &[]));
+        let cut = Mode { end: EndReason::Context, ..mode(100, 20.0, &[]) };
+        let text = |modes: &[&Mode]| {
+            early_ends(&modes.iter().map(|mode| ("code", *mode)).collect::<Vec<_>>())
+        };
+        assert_eq!(text(&[&whole]), "0 of 1 completions ended before 256 tokens");
+        let both = text(&[&whole, &stopped, &cut, &stopped]);
+        assert!(both.starts_with("3 of 4 completions"), "{both}");
+        assert!(
+            both.contains("2 by a stop token") && both.contains("1 because --context"),
+            "{both}"
+        );
     }
 
     /// For normal data the bound is near the mean less 1.645 standard errors.
