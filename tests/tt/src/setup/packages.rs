@@ -122,7 +122,7 @@ pub(super) fn simulator(folder: &Path) -> Result<PathBuf> {
     let home = folder.join("python");
     let python = home.join("bin/python");
     if simulator_folder(&python).is_none() || !missing_of_simulator(&python).is_empty() {
-        println!("tt-setup: installing a simulator and what it requirement");
+        println!("tt-setup: installing a simulator and what it requires");
         let list = folder.join("wolfpine.txt");
         fs::write(&list, WOLFPINE).with_context(|| list.display().to_string())?;
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
