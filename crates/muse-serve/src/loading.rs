@@ -188,8 +188,13 @@ async fn serve_grpc(
 
 async fn listen(name: &str, address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
-        let message =
-            format!("cannot listen for {name} on {address}: {error}; choose another address");
+        // A process that has as many open files as it may gets EMFILE.
+        const EMFILE: i32 = 24;
+        let advice = match error.raw_os_error() {
+            Some(EMFILE) => "raise the limit on open files: `ulimit -n`, `LimitNOFILE=` of a unit",
+            _ => "choose another address",
+        };
+        let message = format!("cannot listen for {name} on {address}: {error}; {advice}");
         io::Error::new(error.kind(), message)
     })
 }

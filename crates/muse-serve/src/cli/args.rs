@@ -9,13 +9,13 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use muse_core::quant::Format;
 use muse_proto::v1;
 
-use super::quantize;
+use super::{foreign, quantize, version};
 use crate::config::{ConfigFile, ModelFlags, ServeFlags, unknown_variables, without_variables};
 use crate::logging::print_line;
 
 /// Muse-Glimmer on your own machine.
 #[derive(Parser)]
-#[command(name = "muse", version, max_term_width = 100)]
+#[command(name = "muse", version, long_version = version::text(), max_term_width = 100)]
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Command,
@@ -35,6 +35,10 @@ pub(super) enum Command {
     Quantize(QuantizeCommand),
     /// Measure how fast the model runs here, beside what the machine can do at most
     Bench(BenchCommand),
+    /// Print the completions of a shell
+    Completions(CompletionsCommand),
+    /// Write manual pages
+    Man(ManCommand),
 }
 
 #[derive(Args)]
@@ -79,7 +83,7 @@ pub(super) struct ChatCommand {
     #[arg(long, value_name = "URL")]
     pub(super) server: Option<String>,
     /// The most tokens of an answer, its reasoning included
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     pub(super) max_tokens: Option<u32>,
     #[command(flatten)]
     pub(super) config: ConfigFile,
@@ -92,9 +96,9 @@ pub(super) struct ChatCommand {
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("input").required(true).args(["prompt", "ids"]))]
 pub(super) struct GenerateCommand {
-    /// Text to continue. Special tokens such as <|start|> are encoded as such;
+    /// Text to continue. `-` is all of standard input. Special tokens such as <|start|> are encoded as such;
     /// <|begin_of_text|> comes first unless it is there already
-    #[arg(long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT")]
     pub(super) prompt: Option<String>,
     /// Token ids to continue, with nothing added; works without a tokenizer
     #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
@@ -103,7 +107,7 @@ pub(super) struct GenerateCommand {
     #[arg(long, conflicts_with = "ids")]
     pub(super) no_bos: bool,
     /// The most tokens to generate [default: all the room that is left]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     pub(super) max_tokens: Option<u32>,
     /// Go on past the tokens that end a turn
     #[arg(long)]
@@ -189,6 +193,19 @@ pub(super) struct BenchCommand {
     model: ModelFlags,
 }
 
+#[derive(Args)]
+pub(super) struct CompletionsCommand {
+    /// The shell; for bash: `source <(muse completions bash)`
+    pub(super) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(super) struct ManCommand {
+    /// Folder for muse.1 and a page for each subcommand; pages that are there are replaced
+    #[arg(value_name = "DIR")]
+    pub(super) folder: PathBuf,
+}
+
 /// How tokens are drawn; what is absent is the checkpoint's default.
 #[derive(Args)]
 #[command(next_help_heading = "Sampling (defaults are the checkpoint's)")]
@@ -248,7 +265,11 @@ impl Cli {
         let matches = matches.unwrap_or_else(|error| match error.kind() {
             // The help names variables.
             ErrorKind::DisplayHelp => Self::command().get_matches(),
-            _ => error.exit(),
+            ErrorKind::DisplayVersion => error.exit(),
+            _ => match foreign::advice(&command, std::env::args_os().skip(1)) {
+                Some(advice) => command.error(error.kind(), advice).exit(),
+                None => error.exit(),
+            },
         });
         if let Some(("chat", chat)) = matches.subcommand()
             && chat.contains_id("server")

@@ -1,6 +1,6 @@
 //! `muse chat`: one answer or a conversation.
 
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
@@ -16,9 +16,10 @@ use super::answer::{Answer, message, usage_line};
 use super::args::ChatCommand;
 use super::link::Link;
 use super::prompt::Prompt;
+use super::standard_input;
 use super::stream_printer::StreamPrinter;
 use super::terminal::Screen;
-use super::{load, on_failure, print_error, tools};
+use super::{async_runtime, load, on_failure, print_error, tools};
 
 const HELP: &str = "\
 /clear  forget the conversation
@@ -30,18 +31,12 @@ Ctrl-C  stop the answer that is being given, or clear the line
 /// The most times that tools are called before the user gets an answer.
 const MAX_ROUNDS: usize = 8;
 
-/// The most bytes that are read as one message; no context holds as much text.
-const MAX_MESSAGE_BYTES: u64 = 16 << 20;
-
-const NOT_UTF8: &str = "standard input, which must be UTF-8";
-
 /// What a shell expects of a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
 pub(super) fn run(command: ChatCommand) -> Result<ExitCode> {
-    let input = Input::of(&command, io::stdin().lock(), io::stdin().is_terminal())?;
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).enable_all().build()?;
+    let input = Input::of(&command)?;
+    let runtime = async_runtime::start(2)?;
     let link = match &command.server {
         Some(url) => runtime.block_on(Link::server(url))?,
         None => {
@@ -83,13 +78,14 @@ enum Input {
 impl Input {
     /// From the arguments and what stands at standard input, which is read here unless it is a
     /// terminal that a conversation is held at, or read by lines.
-    fn of(command: &ChatCommand, stdin: impl Read, is_terminal: bool) -> Result<Self> {
+    fn of(command: &ChatCommand) -> Result<Self> {
+        let is_terminal = io::stdin().is_terminal();
         let text = match command.message.as_deref() {
             _ if command.line_by_line => return Ok(Self::Lines),
             None if is_terminal => return Ok(Self::Terminal),
             Some(text) if text != "-" && is_terminal => text.to_owned(),
-            None | Some("-") => read_message(stdin)?,
-            Some(text) => match read_message(stdin)? {
+            None | Some("-") => standard_input::read("the message")?,
+            Some(text) => match standard_input::read("what is appended to the message")? {
                 piped if piped.trim().is_empty() => text.to_owned(),
                 piped => format!("{text}\n\n{piped}"),
             },
@@ -99,17 +95,6 @@ impl Input {
         }
         Ok(Self::Message(text))
     }
-}
-
-/// All of standard input, without the line ends that close it.
-fn read_message(stdin: impl Read) -> Result<String> {
-    let mut text = String::new();
-    let read = stdin.take(MAX_MESSAGE_BYTES + 1).read_to_string(&mut text);
-    if read.context(NOT_UTF8)? as u64 > MAX_MESSAGE_BYTES {
-        bail!("standard input is longer than {} MiB; give a part of it", MAX_MESSAGE_BYTES >> 20);
-    }
-    text.truncate(text.trim_end_matches(['\r', '\n']).len());
-    Ok(text)
 }
 
 /// The request that every turn of the conversation grows.
@@ -163,7 +148,7 @@ impl ChatSession {
     /// Answers every line, whatever it holds.
     fn lines(mut self) -> Result<ExitCode> {
         for line in io::stdin().lock().lines() {
-            let line = line.context(NOT_UTF8)?;
+            let line = line.context(standard_input::NOT_UTF8)?;
             if !line.trim().is_empty() {
                 self.answer(line.trim().to_owned())?;
             }

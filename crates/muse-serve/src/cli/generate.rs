@@ -19,12 +19,16 @@ use super::answer::{reason, timings, usage};
 use super::args::GenerateCommand;
 use super::interrupt;
 use super::terminal::{Progress, Screen};
-use super::{load, on_failure};
+use super::{async_runtime, load, on_failure, standard_input};
 
 /// Begins every text.
 const BOS: &str = "<|begin_of_text|>";
 
 pub(super) fn run(command: &GenerateCommand) -> Result<ExitCode> {
+    let text = match command.prompt.as_deref() {
+        Some("-") => Some(standard_input::read("the prompt")?),
+        text => text.map(str::to_owned),
+    };
     let file = command
         .logits
         .as_deref()
@@ -36,7 +40,7 @@ pub(super) fn run(command: &GenerateCommand) -> Result<ExitCode> {
     let options = LoadOptions { logits: file.is_some(), ..command.config.model(&command.model)? };
     let mut loaded = load(&options)?;
     let tokenizer = loaded.tokenizer().cloned();
-    let prompt = prompt(command, tokenizer.as_deref())?;
+    let prompt = prompt(command, text.as_deref(), tokenizer.as_deref())?;
     if let Some(file) = file {
         write_logits(&mut loaded, &prompt, file).context("the file of --logits")?;
     }
@@ -48,15 +52,19 @@ pub(super) fn run(command: &GenerateCommand) -> Result<ExitCode> {
         ..v1::GenerateRequest::default()
     };
     let service = GenerateApi::new(Arc::new(loaded.start(on_failure())?));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = async_runtime::start(0)?;
     let mut completion = Completion::new(tokenizer.is_some() && !command.json);
     runtime.block_on(completion.follow(&service, request))?;
     completion.finish(command.json, tokenizer.is_some())
 }
 
 /// What the command line asks to continue.
-fn prompt(command: &GenerateCommand, tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<Token>> {
-    let Some(text) = &command.prompt else {
+fn prompt(
+    command: &GenerateCommand,
+    text: Option<&str>,
+    tokenizer: Option<&dyn Tokenizer>,
+) -> Result<Vec<Token>> {
+    let Some(text) = text else {
         return Ok(command.ids.iter().copied().map(Token).collect());
     };
     let Some(tokenizer) = tokenizer else {

@@ -7,11 +7,13 @@ use std::task::Poll;
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::async_runtime;
+
 /// Removes incomplete files when SIGINT, SIGTERM or SIGHUP ends this process, unless whoever
 /// started it had the signal ignored, as `nohup` does. The exit code is that of a shell: 128 and the
 /// number of the signal.
 pub(super) fn remove_incomplete_files() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = async_runtime::start(0)?;
     let ignored = ignored_signals();
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let heeded = kinds.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);

@@ -2,19 +2,24 @@
 
 mod answer;
 mod args;
+mod async_runtime;
 mod bench;
 mod calculator;
 mod chat;
+mod foreign;
 mod generate;
 mod inspect;
 mod interrupt;
 mod link;
+mod manual;
 mod prompt;
 mod quantize;
 mod serve;
+mod standard_input;
 mod stream_printer;
 mod terminal;
 mod tools;
+mod version;
 
 use std::io;
 use std::process::ExitCode;
@@ -37,6 +42,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Inspect(command) => inspect::run(&command),
         Command::Quantize(command) => quantize::run(&command),
         Command::Bench(command) => bench::run(&command),
+        Command::Completions(command) => manual::completions(&command),
+        Command::Man(command) => manual::pages(&command),
     };
     match result {
         Ok(code) => code,
@@ -88,6 +95,10 @@ fn print_error(error: &anyhow::Error) {
             text += if text.is_empty() { "" } else { ": " };
             text += &cause;
         }
+    }
+    let causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    if let Some(advice) = causes.filter_map(async_runtime::advice).next() {
+        text += &format!("; {advice}");
     }
     logging::flush();
     print_line(&format!("error: {}", terminal::sanitize(&text)));

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -15,7 +16,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use super::args::ServeCommand;
-use super::{load_noting, on_failure};
+use super::{async_runtime, load_noting, on_failure};
 use crate::config::Serving;
 use crate::logging;
 
@@ -27,7 +28,7 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
         command.config.serve(&command.serve)?;
     logging::start(&log, log_format)?;
     let model = command.config.model(&command.model())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = async_runtime::start(available_parallelism().map_or(1, usize::from))?;
     let progress = LoadProgress::default();
     let loading = runtime.block_on(LoadingServer::bind(options, progress.clone()))?;
     let (serving, stopped) = runtime.block_on(async { watch_signals() })?;

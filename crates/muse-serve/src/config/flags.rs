@@ -51,13 +51,13 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "MIX", env = "MUSE_WEIGHTS")]
     pub(super) weights: Option<Rounding>,
     /// Positions a sequence may have [default: what the checkpoint allows and memory holds]
-    #[arg(long, value_name = "TOKENS", env = "MUSE_CONTEXT")]
+    #[arg(short, long, value_name = "TOKENS", env = "MUSE_CONTEXT")]
     pub(super) context: Option<u32>,
     /// Sequences of full length that the cache holds [default: 1; serve: by memory, at most 8]
     #[arg(long, value_name = "N", env = "MUSE_PARALLEL")]
     pub(super) parallel: Option<usize>,
     /// Threads that compute [default: one a core]
-    #[arg(long, value_name = "N", env = "MUSE_THREADS")]
+    #[arg(short, long, value_name = "N", env = "MUSE_THREADS")]
     pub(super) threads: Option<usize>,
     /// Multiply by unrounded activations: slower, for comparing with references
     #[arg(long, value_name = "yes|no", env = "MUSE_EXACT", value_parser = BoolishValueParser::new())]

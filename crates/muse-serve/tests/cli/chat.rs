@@ -93,6 +93,32 @@ fn a_pipe_is_joined_to_the_message_and_holds_no_commands() {
     muse_with(&["chat", "-"], vec![b'a'; (16 << 20) + 1]).refused(&["16 MiB"]);
 }
 
+/// A pipe that a process inherits and that nobody writes to or closes.
+#[test]
+fn a_silent_pipe_is_waited_for_and_a_note_says_so() {
+    for (message, input, words) in [
+        (&["What is 3 + 4?"][..], "", "appended to the message"),
+        (&[], "What is 3 + 4?\n", "the message"),
+        (&["-"], "\u{feff}What is 3 + 4?\r\n", "the message"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
+        command.arg("chat").args(DATE).args(message).stdin(Stdio::piped());
+        let pipes = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.spawn().expect("muse starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut note = String::new();
+        stderr.read_line(&mut note).expect("UTF-8");
+        assert!(note.starts_with("note: waiting for ") && note.contains(words), "{note}");
+        assert!(note.contains("< /dev/null"), "{note}");
+        let mut pipe = child.stdin.take().expect("a pipe");
+        pipe.write_all(input.as_bytes()).expect("a reader");
+        drop(pipe);
+        let output = child.wait_with_output().expect("an end");
+        let answer = String::from_utf8(output.stdout).expect("UTF-8");
+        assert_eq!(answer, "reasoning: Add 3 and 4.\n\n3 + 4 = 7.\n", "{message:?}");
+    }
+}
+
 /// A terminal with `muse` in it, and what it shows.
 struct Terminal {
     keys: File,

@@ -44,6 +44,14 @@ fn a_raw_prompt_is_read_with_its_marks() {
 }
 
 #[test]
+fn a_prompt_may_stand_at_standard_input() {
+    let prompt = chats()["chats"]["hello"]["prompt"].as_str().expect("a text").to_owned();
+    let given = muse(&["generate", "-p", &prompt]).ok();
+    assert_eq!(muse_with(&["generate", "-p", "-"], format!("{prompt}\n")).ok(), given);
+    muse_with(&["generate", "-p", "-"], [0xff]).refused(&["standard input", "UTF-8"]);
+}
+
+#[test]
 fn generation_is_bounded_and_passes_stop_tokens_when_told() {
     let golden = Golden::open("tiny/golden/text_f32.safetensors");
     let (prompt, all) = (golden.tokens("p33.ids"), golden.tokens("greedy.p33"));

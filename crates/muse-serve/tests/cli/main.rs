@@ -2,10 +2,13 @@
 //! of the checkpoint without a tokenizer.
 
 mod bench;
+mod build_script;
 mod chat;
 mod generate;
 mod kv_disk;
+mod limits;
 mod logging;
+mod manual;
 mod quantize;
 mod refusals;
 mod serve;

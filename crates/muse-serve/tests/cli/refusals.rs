@@ -105,7 +105,8 @@ fn requests_that_make_no_sense_are_refused() {
     muse(&["generate", "--ids", "5", "--max-draft", "99"]).refused(&["--max-draft is 99", "15"]);
     let long = vec!["5"; 200].join(",");
     muse(&["generate", "--ids", &long, "--context", "128"]).refused(&["200", "128"]);
-    muse(&["generate", "--ids", "5", "--logits", "/nowhere/logits"]).refused(&["/nowhere/logits"]);
+    muse(&["generate", "--ids", "5", "--logits", "/nowhere/logits"])
+        .refused(&["/nowhere/logits", "`/nowhere` does not exist"]);
     muse(&["chat", "--date", "tomorrow", "Hello"]).refused(&["tomorrow"]);
     muse(&["chat", "--date", "2026-02-30", "Hello"]).refused(&["2026-02-30", "YYYY-MM-DD"]);
     muse(&["chat", "--temperature", "-1", "Hello"]).refused(&["temperature: found -1"]);

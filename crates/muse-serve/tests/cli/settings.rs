@@ -68,6 +68,35 @@ fn a_model_is_named_by_its_place_too() {
 }
 
 #[test]
+fn short_options_are_those_of_peers() {
+    let long = ["generate", "--prompt", "Once", "--max-tokens", "3", "--context", "64", "--greedy"];
+    let short = ["generate", "-p", "Once", "-n", "3", "-c", "64", "--greedy", "-t", "1"];
+    assert_eq!(muse(&long).ok(), muse(&short).ok());
+    muse(&["serve", "-c", "5", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+        .refused(&["--context is 5"]);
+}
+
+#[test]
+fn spellings_of_other_tools_lead_to_ours() {
+    for (args, words) in [
+        (&["serve", "--max-model-len", "4096"][..], "--context"),
+        (&["serve", "--max-num-seqs", "4"], "--parallel"),
+        (&["serve", "--served-model-name", "a"], "--alias"),
+        (&["serve", "-m", "x", "-ngl", "99"], "--backend"),
+        (&["chat", "--temp", "0.5", "Hello"], "--temperature"),
+        (&["chat", "-p", "Hello"], "as an argument"),
+        (&["generate", "-p", "x", "--n-predict", "9"], "--max-tokens"),
+        (&["run", "model"], "`muse chat`"),
+        (&["-m", "model"], "a command comes first"),
+    ] {
+        let Said { code, out, err } = muse(args);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}: {err}");
+        let first = err.lines().next().expect("an error");
+        assert!(first.starts_with("error: ") && first.contains(words), "{args:?}: {err}");
+    }
+}
+
+#[test]
 fn hosts_ports_and_names_are_addresses() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
