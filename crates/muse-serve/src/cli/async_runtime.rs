@@ -15,6 +15,11 @@ const BLOCKING_THREADS: usize = 1;
 /// Longer than any process lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(1 << 32);
 
+/// How often, and after how long, it is looked whether threads are removed. Another part of the
+/// process may start some meanwhile.
+const MAX_REMOVAL_LOOKS: usize = 1000;
+const REMOVAL_DELAY: Duration = Duration::from_millis(1);
+
 /// Starts a runtime with so many threads for asynchronous tasks; with none it runs them on the
 /// caller's.
 ///
@@ -41,8 +46,9 @@ fn try_descriptors() -> io::Result<()> {
 
 /// Runs so many threads at a time.
 fn try_threads(count: usize) -> io::Result<()> {
+    let before = own_threads();
     let gate = Mutex::new(());
-    std::thread::scope(|scope| {
+    let started = std::thread::scope(|scope| {
         let closed = gate.lock();
         let wait = || drop(gate.lock());
         let start = |_| std::thread::Builder::new().spawn_scoped(scope, wait).map(drop);
@@ -50,7 +56,20 @@ fn try_threads(count: usize) -> io::Result<()> {
         // The threads end before the scope does.
         drop(closed);
         started
-    })
+    });
+    // Those that have ended count until the system has removed them.
+    for _ in 0..MAX_REMOVAL_LOOKS {
+        if own_threads() <= before {
+            break;
+        }
+        std::thread::sleep(REMOVAL_DELAY);
+    }
+    started
+}
+
+/// Threads of this process that the system has not removed; none where it does not tell.
+fn own_threads() -> Option<usize> {
+    Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }
 
 /// What to do about an error of the system that comes from a limit; none for other errors.
