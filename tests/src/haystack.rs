@@ -214,18 +214,18 @@ pub fn search(positions: usize, seed: u64, threads: Option<usize>) -> Result<Vec
     for (key, position) in hidden.into_iter().enumerate() {
         let question = Token((QUESTIONS + key) as u32);
         let prompt = [&hay[..], &[question]].concat();
-        let ask = TestRequest { logprobs: Some(0), ..TestRequest::greedy(prompt, 1) };
+        let request = TestRequest { logprobs: Some(0), ..TestRequest::greedy(prompt, 1) };
         let (client, sink) = client(None);
         let before = clock.elapsed();
-        engine.submit(SeqId(key as u64), ask.request(VOCAB), sink, before)?;
+        engine.submit(SeqId(key as u64), request.request(VOCAB), sink, before)?;
         while engine.step(&|| clock.elapsed())? {}
-        let heard = client.lock().expect("no client panics");
+        let received = client.lock().expect("no client panics");
         found.push(Found {
             position,
             expected: Token((ANSWERS + value(key)) as u32),
-            said: heard.tokens[0].token,
-            logprob: heard.tokens[0].logprob,
-            cached: heard.done[0].usage.cached,
+            said: received.tokens[0].token,
+            logprob: received.tokens[0].logprob,
+            cached: received.done[0].usage.cached,
             took: clock.elapsed() - before,
         });
     }

@@ -63,7 +63,7 @@ impl<B: Backend> Drafter<B> for Replay<B> {
         self.width
     }
 
-    fn reach(&self) -> u32 {
+    fn window_reach(&self) -> u32 {
         0
     }
 

@@ -17,40 +17,41 @@ use muse_tests::sim::{Setup, TestRequest};
 
 /// Steps several sequences and counts what their decode steps allocate.
 fn allocations(setup: &Setup, change: impl Fn(&mut TestRequest)) -> (u64, u64) {
-    let mut rig = setup.build().expect("fits");
+    let mut engine = setup.build().expect("fits");
     let tokens = Arc::new(AtomicU64::new(0));
     for i in 0..4 {
-        let mut ask = TestRequest::greedy((0..100 + i).map(|t| Token(t % 61)).collect(), 600);
-        change(&mut ask);
+        let mut request = TestRequest::greedy((0..100 + i).map(|t| Token(t % 61)).collect(), 600);
+        change(&mut request);
         let count = Arc::clone(&tokens);
         let sink = move |event| {
             count.fetch_add(u64::from(matches!(event, Event::Token(_))), Ordering::Relaxed);
             ControlFlow::Continue(())
         };
-        rig.engine
-            .submit(SeqId(u64::from(i)), ask.request(61), Box::new(sink), Duration::ZERO)
+        engine
+            .core
+            .submit(SeqId(u64::from(i)), request.request(61), Box::new(sink), Duration::ZERO)
             .expect("is taken");
     }
-    let step = |rig: &mut muse_tests::sim::Rig| {
-        assert!(rig.engine.step(&|| Duration::ZERO).expect("no fault"), "still running");
+    let step = |engine: &mut muse_tests::sim::TestEngine| {
+        assert!(engine.core.step(&|| Duration::ZERO).expect("no fault"), "still running");
     };
-    (0..40).for_each(|_| step(&mut rig));
+    (0..40).for_each(|_| step(&mut engine));
     let before = tokens.load(Ordering::Relaxed);
-    let info = allocation_counter::measure(|| (0..60).for_each(|_| step(&mut rig)));
+    let info = allocation_counter::measure(|| (0..60).for_each(|_| step(&mut engine)));
     (info.count_total, tokens.load(Ordering::Relaxed) - before)
 }
 
 #[test]
 fn greedy_steps_allocate_nothing() {
-    let plain = Setup { drafter: None, ..Setup::roomy() };
+    let plain = Setup { drafter: None, ..Setup::with_ample_blocks() };
     let (count, tokens) = allocations(&plain, |_| {});
     assert_eq!((count, tokens), (0, 240));
 }
 
 #[test]
 fn drafted_and_sampled_steps_allocate_nothing() {
-    let (count, tokens) = allocations(&Setup::roomy(), |ask| {
-        ask.sampling = Sampling {
+    let (count, tokens) = allocations(&Setup::with_ample_blocks(), |request| {
+        request.sampling = Sampling {
             temperature: 0.8,
             top_k: 20,
             top_p: 0.9,
@@ -74,9 +75,9 @@ fn steps_of_the_real_models_allocate_nothing() -> muse_core::Result<()> {
     let mut engine = EngineCore::new(pair.backend, target, drafter, pool, &options)?;
     let vocab = engine.limits().vocab;
     for i in 0..2 {
-        let ask = TestRequest::greedy((0..50 + i).map(|t| Token(7 * t)).collect(), 500);
+        let request = TestRequest::greedy((0..50 + i).map(|t| Token(7 * t)).collect(), 500);
         let sink = Box::new(|_| ControlFlow::Continue(()));
-        engine.submit(SeqId(u64::from(i)), ask.request(vocab), sink, Duration::ZERO)?;
+        engine.submit(SeqId(u64::from(i)), request.request(vocab), sink, Duration::ZERO)?;
     }
     let mut step = || assert!(engine.step(&|| Duration::ZERO).expect("no fault"), "still running");
     (0..12).for_each(|_| step());

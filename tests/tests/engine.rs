@@ -12,7 +12,9 @@ use muse_core::contract::{
 use muse_core::engine::EngineOptions;
 use muse_core::hash::hash64;
 use muse_testkit::fake::FakeOptions;
-use muse_tests::sim::{Client, Grammar, Received, Rig, Setup, TestRequest, client, ids, plain};
+use muse_tests::sim::{
+    Client, Grammar, Received, Setup, TestEngine, TestRequest, client, ids, plain,
+};
 
 fn words(seed: u64, count: usize) -> Vec<Token> {
     (0..count as u64).map(|i| Token((hash64(seed, i) % 61) as u32)).collect()
@@ -24,18 +26,18 @@ fn sampled(prompt: Vec<Token>, max_tokens: u32, temperature: f32) -> TestRequest
 }
 
 /// Submits under the next id.
-fn submit(rig: &mut Rig, id: u64, ask: &TestRequest) -> Client {
+fn submit(engine: &mut TestEngine, id: u64, request: &TestRequest) -> Client {
     let (client, sink) = client(None);
-    let vocab = rig.engine.limits().vocab;
-    rig.engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
+    let vocab = engine.core.limits().vocab;
+    engine.core.submit(SeqId(id), request.request(vocab), sink, Duration::ZERO).expect("is taken");
     client
 }
 
-fn run(rig: &mut Rig) {
-    while rig.engine.step(&|| Duration::ZERO).expect("no fault") {}
-    assert_eq!(rig.engine.pool().free(), rig.engine.pool().total());
+fn run(engine: &mut TestEngine) {
+    while engine.core.step(&|| Duration::ZERO).expect("no fault") {}
+    assert_eq!(engine.core.pool().free(), engine.core.pool().total());
     assert_eq!(
-        rig.log.stale.load(Ordering::Relaxed),
+        engine.log.stale.load(Ordering::Relaxed),
         0,
         "the drafter's context has no stale positions"
     );
@@ -45,15 +47,15 @@ fn collect(client: &Client) -> Received {
     client.lock().expect("no client panics").clone()
 }
 
-fn alone(setup: &Setup, ask: &TestRequest) -> Received {
-    let mut rig = setup.build().expect("fits");
-    let client = submit(&mut rig, 1, ask);
-    run(&mut rig);
+fn alone(setup: &Setup, request: &TestRequest) -> Received {
+    let mut engine = setup.build().expect("fits");
+    let client = submit(&mut engine, 1, request);
+    run(&mut engine);
     collect(&client)
 }
 
-fn reason(heard: &Received) -> &FinishReason {
-    let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
+fn reason(received: &Received) -> &FinishReason {
+    let [done] = &received.done[..] else { panic!("{} ends", received.done.len()) };
     &done.reason
 }
 
@@ -62,16 +64,17 @@ fn draft_tokens_never_change_a_token() {
     let mut accepted = 0;
     for len in [1, 2, 63, 64, 65, 90, 91, 127, 128, 129, 200, 333, 400] {
         let hit = [0.0, 0.6, 1.0][len % 3];
-        let setup = Setup { drafter: Some((15, 64, hit)), ..Setup::roomy() };
+        let setup = Setup { drafter: Some((15, 64, hit)), ..Setup::with_ample_blocks() };
         for temperature in [0.0, 0.8, 1.5] {
-            let ask = sampled(words(len as u64, len), 70, temperature);
-            let ask = TestRequest { logprobs: Some(2), ..ask };
-            let expect = plain(setup.fake, &ask);
+            let request = sampled(words(len as u64, len), 70, temperature);
+            let request = TestRequest { logprobs: Some(2), ..request };
+            let expect = plain(setup.fake, &request);
             for width in 0..=15 {
-                let heard = alone(&setup, &TestRequest { max_draft: Some(width), ..ask.clone() });
+                let received =
+                    alone(&setup, &TestRequest { max_draft: Some(width), ..request.clone() });
                 // Log-probabilities included, bit for bit.
-                assert_eq!(heard.tokens, expect, "{len} tokens, {width} drafts, {temperature}");
-                let usage = &heard.done[0].usage;
+                assert_eq!(received.tokens, expect, "{len} tokens, {width} drafts, {temperature}");
+                let usage = &received.done[0].usage;
                 assert!(usage.accepted_by_verify().all(|n| n <= width));
                 assert_eq!(width == 0, usage.verifies.is_empty());
                 accepted += usage.accepted();
@@ -83,17 +86,18 @@ fn draft_tokens_never_change_a_token() {
 
 #[test]
 fn a_stop_inside_an_accepted_block_ends_there() {
-    let setup = Setup { drafter: Some((7, 70, 1.0)), ..Setup::roomy() };
-    let ask = TestRequest::greedy(words(1, 20), 40);
-    let whole = ids(&plain(setup.fake, &ask));
+    let setup = Setup { drafter: Some((7, 70, 1.0)), ..Setup::with_ample_blocks() };
+    let request = TestRequest::greedy(words(1, 20), 40);
+    let whole = ids(&plain(setup.fake, &request));
     for stop in &whole {
         let end = whole.iter().position(|token| token == stop).expect("it is one of them");
-        let heard = alone(&setup, &TestRequest { stop: vec![Token(60), *stop], ..ask.clone() });
+        let received =
+            alone(&setup, &TestRequest { stop: vec![Token(60), *stop], ..request.clone() });
         let first = whole.iter().position(|t| *t == Token(60) || t == stop).expect("is there");
         assert!(first <= end);
-        assert_eq!(ids(&heard.tokens), whole[..=first]);
-        assert!(matches!(reason(&heard), FinishReason::Stop(token) if *token == whole[first]));
-        let usage = &heard.done[0].usage;
+        assert_eq!(ids(&received.tokens), whole[..=first]);
+        assert!(matches!(reason(&received), FinishReason::Stop(token) if *token == whole[first]));
+        let usage = &received.done[0].usage;
         assert_eq!(usage.completion as usize, first + 1);
         // Every token but the first is a kept draft or the one that a verify adds.
         let verifies = usage.verifies.len();
@@ -104,7 +108,7 @@ fn a_stop_inside_an_accepted_block_ends_there() {
 
 #[test]
 fn stop_tokens_are_held_back_until_min_tokens() {
-    let setup = Setup { drafter: Some((7, 70, 0.9)), ..Setup::roomy() };
+    let setup = Setup { drafter: Some((7, 70, 0.9)), ..Setup::with_ample_blocks() };
     let plain_setup = Setup { drafter: None, ..setup.clone() };
     let whole = ids(&plain(setup.fake, &TestRequest::greedy(words(4, 20), 40)));
     let mut held_back = 0;
@@ -112,22 +116,23 @@ fn stop_tokens_are_held_back_until_min_tokens() {
         for min_tokens in [0, 1, 2, 9, 40] {
             // Every fourth token of the vocabulary is a stop token, and the first one generated.
             let stop = (0..61).step_by(4).map(Token).chain([whole[0]]).collect();
-            let ask = sampled(words(4, 20), 40, temperature);
-            let ask = TestRequest { stop, min_tokens, ..ask };
-            let expect = plain(setup.fake, &ask);
+            let request = sampled(words(4, 20), 40, temperature);
+            let request = TestRequest { stop, min_tokens, ..request };
+            let expect = plain(setup.fake, &request);
             for setup in [&setup, &plain_setup] {
-                let heard = alone(setup, &ask);
-                assert_eq!(heard.tokens, expect, "{min_tokens} tokens, {temperature}");
-                let stops = heard.tokens.iter().filter(|t| ask.stop.contains(&t.token)).count();
-                assert_eq!(stops, usize::from(matches!(reason(&heard), FinishReason::Stop(_))));
-                assert!(heard.tokens.len() >= min_tokens as usize);
+                let received = alone(setup, &request);
+                assert_eq!(received.tokens, expect, "{min_tokens} tokens, {temperature}");
+                let stops =
+                    received.tokens.iter().filter(|t| request.stop.contains(&t.token)).count();
+                assert_eq!(stops, usize::from(matches!(reason(&received), FinishReason::Stop(_))));
+                assert!(received.tokens.len() >= min_tokens as usize);
             }
             held_back += usize::from(expect.len() > 1);
         }
     }
     assert!(held_back >= 6, "the stop tokens would have come: {held_back}");
-    let ask = TestRequest { min_tokens: 6, ..TestRequest::greedy(words(4, 20), 5) };
-    let error = setup.build().expect("fits").engine.limits().check(&ask.request(61));
+    let request = TestRequest { min_tokens: 6, ..TestRequest::greedy(words(4, 20), 5) };
+    let error = setup.build().expect("fits").core.limits().check(&request.request(61));
     let message = error.expect_err("more than max_tokens").to_string();
     assert!(message.contains("min_tokens is 6") && message.contains("is 5"), "{message}");
 }
@@ -136,15 +141,15 @@ fn stop_tokens_are_held_back_until_min_tokens() {
 /// when to stop, however many the engine verified in that step.
 #[test]
 fn usage_counts_the_tokens_that_were_emitted() {
-    let setup = Setup { drafter: Some((7, 70, 0.8)), ..Setup::roomy() };
-    let ask = TestRequest { max_draft: Some(7), ..TestRequest::greedy(words(5, 20), 40) };
-    let whole = alone(&setup, &ask).done[0].usage.clone();
+    let setup = Setup { drafter: Some((7, 70, 0.8)), ..Setup::with_ample_blocks() };
+    let request = TestRequest { max_draft: Some(7), ..TestRequest::greedy(words(5, 20), 40) };
+    let whole = alone(&setup, &request).done[0].usage.clone();
     assert!(whole.accepted() > 20, "{whole:?}");
     for leaves_after in 1..=40 {
-        let mut rig = setup.build().expect("fits");
+        let mut engine = setup.build().expect("fits");
         let (client, sink) = client(Some(leaves_after));
-        rig.engine.submit(SeqId(1), ask.request(61), sink, Duration::ZERO).expect("is taken");
-        run(&mut rig);
+        engine.core.submit(SeqId(1), request.request(61), sink, Duration::ZERO).expect("is taken");
+        run(&mut engine);
         let usage = &collect(&client).done[0].usage;
         let mut expect = whole.clone();
         expect.truncate(leaves_after as u32);
@@ -158,50 +163,51 @@ fn usage_counts_the_tokens_that_were_emitted() {
 
 #[test]
 fn max_tokens_inside_a_block_is_exact() {
-    let setup = Setup { drafter: Some((7, 70, 1.0)), ..Setup::roomy() };
+    let setup = Setup { drafter: Some((7, 70, 1.0)), ..Setup::with_ample_blocks() };
     let whole = ids(&plain(setup.fake, &TestRequest::greedy(words(2, 20), 40)));
     for max in 1..=40 {
-        let heard = alone(&setup, &TestRequest::greedy(words(2, 20), max));
-        assert_eq!(ids(&heard.tokens), whole[..max as usize]);
-        assert!(matches!(reason(&heard), FinishReason::Length));
+        let received = alone(&setup, &TestRequest::greedy(words(2, 20), max));
+        assert_eq!(ids(&received.tokens), whole[..max as usize]);
+        assert!(matches!(reason(&received), FinishReason::Length));
     }
 }
 
 #[test]
 fn chunks_change_nothing() {
-    let ask = sampled(words(3, 230), 30, 0.7);
-    let expect = plain(FakeOptions::default(), &ask);
+    let request = sampled(words(3, 230), 30, 0.7);
+    let expect = plain(FakeOptions::default(), &request);
     for prefill_chunk in [1, 7, 64, 230] {
         let options = EngineOptions { prefill_chunk, ..EngineOptions::default() };
-        let heard = alone(&Setup { options, ..Setup::roomy() }, &ask);
-        assert_eq!(heard.tokens, expect, "chunks of {prefill_chunk}");
-        let steps: Vec<u32> = heard.prefill.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert_eq!((heard.prefill[0], heard.prefill.last()), (0, Some(&230)));
+        let received = alone(&Setup { options, ..Setup::with_ample_blocks() }, &request);
+        assert_eq!(received.tokens, expect, "chunks of {prefill_chunk}");
+        let steps: Vec<u32> = received.prefill.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!((received.prefill[0], received.prefill.last()), (0, Some(&230)));
         assert!(steps.iter().all(|&rows| rows as usize <= prefill_chunk), "{steps:?}");
     }
 }
 
 #[test]
 fn batch_composition_changes_nothing_and_prefixes_are_shared() {
-    let setup = Setup::roomy();
-    let mut rig = setup.build().expect("fits");
-    let asks: Vec<TestRequest> = (0..8)
+    let setup = Setup::with_ample_blocks();
+    let mut engine = setup.build().expect("fits");
+    let requests: Vec<TestRequest> = (0..8)
         .map(|i| {
             let mut prompt = words(4, 150);
             prompt.extend(words(100 + i, i as usize + 1));
             sampled(prompt, 40, 0.5 + i as f32 / 10.0)
         })
         .collect();
-    let first = submit(&mut rig, 0, &asks[0]);
-    run(&mut rig);
-    let clients: Vec<Client> = (0..8).map(|i| submit(&mut rig, 1 + i as u64, &asks[i])).collect();
-    run(&mut rig);
+    let first = submit(&mut engine, 0, &requests[0]);
+    run(&mut engine);
+    let clients: Vec<Client> =
+        (0..8).map(|i| submit(&mut engine, 1 + i as u64, &requests[i])).collect();
+    run(&mut engine);
     assert_eq!(collect(&first).tokens, collect(&clients[0]).tokens);
-    for (ask, client) in asks.iter().zip(&clients) {
-        let heard = collect(client);
-        assert_eq!(heard.tokens, plain(setup.fake, ask));
-        assert!(heard.done[0].usage.cached >= 150, "{:?}", heard.done[0].usage);
-        assert_eq!(heard.prefill[0], heard.done[0].usage.cached);
+    for (request, client) in requests.iter().zip(&clients) {
+        let received = collect(client);
+        assert_eq!(received.tokens, plain(setup.fake, request));
+        assert!(received.done[0].usage.cached >= 150, "{:?}", received.done[0].usage);
+        assert_eq!(received.prefill[0], received.done[0].usage.cached);
     }
 }
 
@@ -209,41 +215,44 @@ fn batch_composition_changes_nothing_and_prefixes_are_shared() {
 fn under_pressure_the_youngest_waits_and_says_nothing_twice() {
     let fake = FakeOptions { full_blocks: 7, window_blocks: 14, ..FakeOptions::default() };
     let options = EngineOptions { prefill_chunk: 64, ..EngineOptions::default() };
-    let setup = Setup { fake, options, ..Setup::roomy() };
-    let mut rig = setup.build().expect("fits");
-    let asks: Vec<TestRequest> = (0..3)
+    let setup = Setup { fake, options, ..Setup::with_ample_blocks() };
+    let mut engine = setup.build().expect("fits");
+    let requests: Vec<TestRequest> = (0..3)
         .map(|i| {
-            let mut ask = sampled(words(200 + i, 60), 150, 0.9);
-            ask.sampling.repetition_penalty = 1.2;
-            ask.sampling.frequency_penalty = 0.3;
-            ask
+            let mut request = sampled(words(200 + i, 60), 150, 0.9);
+            request.sampling.repetition_penalty = 1.2;
+            request.sampling.frequency_penalty = 0.3;
+            request
         })
         .collect();
-    let clients: Vec<Client> =
-        asks.iter().enumerate().map(|(i, ask)| submit(&mut rig, i as u64, ask)).collect();
+    let clients: Vec<Client> = requests
+        .iter()
+        .enumerate()
+        .map(|(i, request)| submit(&mut engine, i as u64, request))
+        .collect();
     let mut sent_back = false;
     let mut most = 0;
-    while rig.engine.step(&|| Duration::ZERO).expect("no fault") {
-        let (_, active) = rig.engine.load();
+    while engine.core.step(&|| Duration::ZERO).expect("no fault") {
+        let (_, active) = engine.core.load();
         let ended = clients.iter().filter(|client| !collect(client).done.is_empty()).count();
         most = most.max(active);
         sent_back |= active + ended < most;
     }
     assert!(sent_back, "7 blocks do not hold 3 sequences of 4");
-    for (ask, client) in asks.iter().zip(&clients) {
-        assert_eq!(collect(client).tokens, plain(fake, ask));
+    for (request, client) in requests.iter().zip(&clients) {
+        assert_eq!(collect(client).tokens, plain(fake, request));
     }
 }
 
 #[test]
 fn what_can_never_run_is_refused_with_the_numbers() {
     let options = EngineOptions { max_positions: 100, ..EngineOptions::default() };
-    let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
+    let mut engine = Setup { options, ..Setup::with_ample_blocks() }.build().expect("fits");
     let mut refuse = |change: &dyn Fn(&mut muse_core::contract::Request)| -> Error {
         let mut request = TestRequest::greedy(words(1, 10), 5).request(61);
         change(&mut request);
         let (client, sink) = client(None);
-        let error = rig.engine.submit(SeqId(1), request, sink, Duration::ZERO).expect_err("no");
+        let error = engine.core.submit(SeqId(1), request, sink, Duration::ZERO).expect_err("no");
         assert!(collect(&client).done.is_empty(), "refused requests hear nothing");
         error
     };
@@ -266,25 +275,28 @@ fn what_can_never_run_is_refused_with_the_numbers() {
 #[test]
 fn max_tokens_above_the_room_means_the_room() {
     let options = EngineOptions { max_positions: 100, ..EngineOptions::default() };
-    let setup = Setup { options, ..Setup::roomy() };
-    let heard = alone(&setup, &TestRequest::greedy(words(6, 80), 5000));
-    assert_eq!(heard.tokens.len(), 20);
-    assert!(matches!(reason(&heard), FinishReason::Length));
+    let setup = Setup { options, ..Setup::with_ample_blocks() };
+    let received = alone(&setup, &TestRequest::greedy(words(6, 80), 5000));
+    assert_eq!(received.tokens.len(), 20);
+    assert!(matches!(reason(&received), FinishReason::Length));
     // A small cache bounds it in the same way.
     let fake = FakeOptions { full_blocks: 2, ..FakeOptions::default() };
-    let heard = alone(&Setup { fake, ..Setup::roomy() }, &TestRequest::greedy(words(6, 80), 5000));
-    assert_eq!(heard.tokens.len(), 128 - 80);
+    let received = alone(
+        &Setup { fake, ..Setup::with_ample_blocks() },
+        &TestRequest::greedy(words(6, 80), 5000),
+    );
+    assert_eq!(received.tokens.len(), 128 - 80);
 }
 
 #[test]
 fn a_cache_for_one_runs_the_longest_prompt() {
     // Fewer rows a pass than a chunk may have; KV blocks for just what they need.
     let fake = FakeOptions { rows: 16, window_blocks: 3, full_blocks: 6, ..FakeOptions::default() };
-    let setup = Setup { fake, options: EngineOptions::default(), ..Setup::roomy() };
-    let ask = TestRequest::greedy(words(6, 370), 14);
-    let heard = alone(&setup, &ask);
-    assert!(matches!(reason(&heard), FinishReason::Length), "{:?}", reason(&heard));
-    assert_eq!(heard.tokens, plain(fake, &ask));
+    let setup = Setup { fake, options: EngineOptions::default(), ..Setup::with_ample_blocks() };
+    let request = TestRequest::greedy(words(6, 370), 14);
+    let received = alone(&setup, &request);
+    assert!(matches!(reason(&received), FinishReason::Length), "{:?}", reason(&received));
+    assert_eq!(received.tokens, plain(fake, &request));
 }
 
 #[test]
@@ -293,12 +305,12 @@ fn grammars_hold_along_the_draft() {
     let script = vec![Token(7), Token(33), Token(2)];
     for grammar in [Grammar::Even, Grammar::Forced(4, script.clone()), Grammar::Forced(0, script)] {
         for temperature in [0.0, 1.0] {
-            let mut ask = sampled(words(7, 50), 40, temperature);
-            ask.grammar = grammar.clone();
-            let expect = plain(fake, &ask);
+            let mut request = sampled(words(7, 50), 40, temperature);
+            request.grammar = grammar.clone();
+            let expect = plain(fake, &request);
             for drafter in [None, Some((7, 70, 0.9))] {
-                let heard = alone(&Setup { drafter, ..Setup::roomy() }, &ask);
-                assert_eq!(heard.tokens, expect, "{grammar:?}, drafter {drafter:?}");
+                let received = alone(&Setup { drafter, ..Setup::with_ample_blocks() }, &request);
+                assert_eq!(received.tokens, expect, "{grammar:?}, drafter {drafter:?}");
             }
         }
     }
@@ -307,14 +319,14 @@ fn grammars_hold_along_the_draft() {
 #[test]
 fn forced_tokens_of_a_grammar_are_drafted() {
     let options = EngineOptions { max_draft: 8, ..EngineOptions::default() };
-    let setup = Setup { drafter: None, options, ..Setup::roomy() };
-    let mut ask = TestRequest::greedy(words(7, 50), 37);
-    ask.grammar = Grammar::Forced(0, vec![Token(7), Token(33)]);
-    let usage = alone(&setup, &ask).done[0].usage.clone();
+    let setup = Setup { drafter: None, options, ..Setup::with_ample_blocks() };
+    let mut request = TestRequest::greedy(words(7, 50), 37);
+    request.grammar = Grammar::Forced(0, vec![Token(7), Token(33)]);
+    let usage = alone(&setup, &request).done[0].usage.clone();
     let accepted: Vec<u32> = usage.accepted_by_verify().collect();
     assert_eq!(accepted, [8, 8, 8, 8], "one token, then four blocks of nine");
-    ask.max_draft = Some(0);
-    assert!(alone(&setup, &ask).done[0].usage.verifies.is_empty());
+    request.max_draft = Some(0);
+    assert!(alone(&setup, &request).done[0].usage.verifies.is_empty());
 }
 
 /// Allows nothing after two tokens.
@@ -343,46 +355,46 @@ impl Constraint for DeadEnd {
 
 #[test]
 fn a_grammar_that_contradicts_itself_ends_its_request_alone() {
-    let setup = Setup::roomy();
-    let mut rig = setup.build().expect("fits");
-    let ask = TestRequest::greedy(words(8, 30), 20);
+    let setup = Setup::with_ample_blocks();
+    let mut engine = setup.build().expect("fits");
+    let request = TestRequest::greedy(words(8, 30), 20);
     let (stuck, sink) = client(None);
-    let mut request = ask.request(61);
-    request.constraint = Some(Box::new(DeadEnd(0)));
-    rig.engine.submit(SeqId(1), request, sink, Duration::ZERO).expect("is taken");
-    let other = submit(&mut rig, 2, &ask);
-    run(&mut rig);
+    let mut constrained = request.request(61);
+    constrained.constraint = Some(Box::new(DeadEnd(0)));
+    engine.core.submit(SeqId(1), constrained, sink, Duration::ZERO).expect("is taken");
+    let other = submit(&mut engine, 2, &request);
+    run(&mut engine);
     assert_eq!(collect(&stuck).tokens.len(), 2);
     assert!(
         matches!(reason(&collect(&stuck)), FinishReason::Failed(Error::Invalid(m)) if m.contains("grammar"))
     );
-    assert_eq!(collect(&other).tokens, plain(setup.fake, &ask));
+    assert_eq!(collect(&other).tokens, plain(setup.fake, &request));
 }
 
 #[test]
 fn cancel_deadline_and_departure_end_within_a_step() {
     let options = EngineOptions { prefill_chunk: 10, ..EngineOptions::default() };
-    let setup = Setup { options, ..Setup::roomy() };
-    let mut rig = setup.build().expect("fits");
+    let setup = Setup { options, ..Setup::with_ample_blocks() };
+    let mut engine = setup.build().expect("fits");
     let clock = Cell::new(Duration::ZERO);
-    let ask = TestRequest::greedy(words(9, 300), 200);
-    let cancelled = submit(&mut rig, 1, &ask);
-    let late = submit(&mut rig, 2, &TestRequest { deadline_ms: Some(3), ..ask.clone() });
+    let request = TestRequest::greedy(words(9, 300), 200);
+    let cancelled = submit(&mut engine, 1, &request);
+    let late = submit(&mut engine, 2, &TestRequest { deadline_ms: Some(3), ..request.clone() });
     let (gone, sink) = client(Some(3));
     let request = TestRequest::greedy(words(10, 5), 200).request(61);
-    rig.engine.submit(SeqId(3), request, sink, Duration::ZERO).expect("is taken");
+    engine.core.submit(SeqId(3), request, sink, Duration::ZERO).expect("is taken");
     for ms in 0..3 {
         clock.set(Duration::from_millis(ms));
-        rig.engine.step(&|| clock.get()).expect("no fault");
+        engine.core.step(&|| clock.get()).expect("no fault");
     }
     assert!(collect(&cancelled).done.is_empty() && collect(&late).done.is_empty());
-    rig.engine.cancel(SeqId(1));
+    engine.core.cancel(SeqId(1));
     clock.set(Duration::from_millis(3));
-    rig.engine.step(&|| clock.get()).expect("no fault");
+    engine.core.step(&|| clock.get()).expect("no fault");
     assert!(matches!(reason(&collect(&cancelled)), FinishReason::Cancelled), "amid its prompt");
     assert!(matches!(reason(&collect(&late)), FinishReason::Deadline));
     assert!(collect(&late).tokens.is_empty());
-    run(&mut rig);
+    run(&mut engine);
     assert!(matches!(reason(&collect(&gone)), FinishReason::Cancelled));
     assert_eq!(collect(&gone).tokens.len(), 3, "no events after the client left");
     assert_eq!(collect(&gone).done[0].usage.completion, 3);
@@ -391,13 +403,16 @@ fn cancel_deadline_and_departure_end_within_a_step() {
 #[test]
 fn the_higher_priority_is_scheduled_first() {
     let options = EngineOptions { max_num_seqs: 1, ..EngineOptions::default() };
-    let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
-    let low =
-        submit(&mut rig, 1, &TestRequest { priority: -1, ..TestRequest::greedy(words(1, 5), 4) });
-    let old = submit(&mut rig, 2, &TestRequest::greedy(words(2, 5), 4));
-    let young = submit(&mut rig, 3, &TestRequest::greedy(words(3, 5), 4));
+    let mut engine = Setup { options, ..Setup::with_ample_blocks() }.build().expect("fits");
+    let low = submit(
+        &mut engine,
+        1,
+        &TestRequest { priority: -1, ..TestRequest::greedy(words(1, 5), 4) },
+    );
+    let old = submit(&mut engine, 2, &TestRequest::greedy(words(2, 5), 4));
+    let young = submit(&mut engine, 3, &TestRequest::greedy(words(3, 5), 4));
     let mut order = Vec::new();
-    while rig.engine.step(&|| Duration::ZERO).expect("no fault") {
+    while engine.core.step(&|| Duration::ZERO).expect("no fault") {
         for (name, client) in [("low", &low), ("old", &old), ("young", &young)] {
             if !collect(client).done.is_empty() && !order.contains(&name) {
                 order.push(name);
@@ -416,27 +431,28 @@ fn decoding_goes_on_beside_a_long_prompt() {
         max_draft: 0,
         ..EngineOptions::default()
     };
-    let mut rig = Setup { options, ..Setup::roomy() }.build().expect("fits");
-    let talker = submit(&mut rig, 1, &TestRequest::greedy(words(1, 5), 60));
-    rig.engine.step(&|| Duration::ZERO).expect("no fault");
-    let reader = submit(&mut rig, 2, &TestRequest::greedy(words(2, 400), 1));
+    let mut engine = Setup { options, ..Setup::with_ample_blocks() }.build().expect("fits");
+    let talker = submit(&mut engine, 1, &TestRequest::greedy(words(1, 5), 60));
+    engine.core.step(&|| Duration::ZERO).expect("no fault");
+    let reader = submit(&mut engine, 2, &TestRequest::greedy(words(2, 400), 1));
     for step in 2..15 {
-        rig.engine.step(&|| Duration::ZERO).expect("no fault");
+        engine.core.step(&|| Duration::ZERO).expect("no fault");
         assert_eq!(collect(&talker).tokens.len(), step, "a token a step");
     }
     let rows: Vec<u32> = collect(&reader).prefill.windows(2).map(|p| p[1] - p[0]).collect();
     assert!(rows.iter().all(|&rows| rows <= 21), "{rows:?}");
-    run(&mut rig);
+    run(&mut engine);
 }
 
 #[test]
 fn timings_are_of_the_callers_clock() {
     let options = EngineOptions { prefill_chunk: 10, max_num_seqs: 1, ..EngineOptions::default() };
-    let mut rig = Setup { options, drafter: None, ..Setup::roomy() }.build().expect("fits");
-    let first = submit(&mut rig, 1, &TestRequest::greedy(words(1, 30), 5));
-    let second = submit(&mut rig, 2, &TestRequest::greedy(words(2, 30), 5));
+    let mut engine =
+        Setup { options, drafter: None, ..Setup::with_ample_blocks() }.build().expect("fits");
+    let first = submit(&mut engine, 1, &TestRequest::greedy(words(1, 30), 5));
+    let second = submit(&mut engine, 2, &TestRequest::greedy(words(2, 30), 5));
     let clock = Cell::new(Duration::ZERO);
-    while rig.engine.step(&|| clock.get()).expect("no fault") {
+    while engine.core.step(&|| clock.get()).expect("no fault") {
         clock.set(clock.get() + Duration::from_millis(10));
     }
     let timings = collect(&first).done[0].timings;
@@ -452,12 +468,12 @@ fn timings_are_of_the_callers_clock() {
 
 #[test]
 fn a_device_fault_ends_every_request() {
-    let mut rig = Setup::roomy().build().expect("fits");
-    rig.fail_at.store(4, Ordering::Relaxed);
+    let mut engine = Setup::with_ample_blocks().build().expect("fits");
+    engine.fail_at.store(4, Ordering::Relaxed);
     let clients: Vec<Client> =
-        (0..3).map(|i| submit(&mut rig, i, &TestRequest::greedy(words(i, 40), 50))).collect();
+        (0..3).map(|i| submit(&mut engine, i, &TestRequest::greedy(words(i, 40), 50))).collect();
     let error = loop {
-        match rig.engine.step(&|| Duration::ZERO) {
+        match engine.core.step(&|| Duration::ZERO) {
             Ok(left) => assert!(left, "the fault comes first"),
             Err(error) => break error,
         }
@@ -466,13 +482,16 @@ fn a_device_fault_ends_every_request() {
     for client in &clients {
         assert!(matches!(reason(&collect(client)), FinishReason::Failed(Error::Device { .. })));
     }
-    assert_eq!(rig.engine.pool().free(), rig.engine.pool().total());
+    assert_eq!(engine.core.pool().free(), engine.core.pool().total());
 }
 
 #[test]
 fn parts_that_do_not_fit_are_refused() {
     let build = |fake: FakeOptions, options: EngineOptions| {
-        Setup { fake, options, ..Setup::roomy() }.build().err().map(|error| error.to_string())
+        Setup { fake, options, ..Setup::with_ample_blocks() }
+            .build()
+            .err()
+            .map(|error| error.to_string())
     };
     let (fake, options) = (FakeOptions::default(), EngineOptions::default());
     let message =

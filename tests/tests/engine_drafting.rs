@@ -29,7 +29,7 @@ fn words(seed: u64, count: usize) -> Vec<Token> {
 
 fn setup(cost: FakeCost, hit: f64) -> Setup {
     let fake = FakeOptions { cost, full_blocks: 200, window_blocks: 200, ..FakeOptions::default() };
-    Setup { fake, drafter: Some((15, 64, hit)), ..Setup::roomy() }
+    Setup { fake, drafter: Some((15, 64, hit)), ..Setup::with_ample_blocks() }
 }
 
 /// Runs requests of the same prompts, `together` at a time, and what the model's clock says then.
@@ -46,37 +46,37 @@ fn run_disturbed(
     lost: &dyn Fn(u64) -> u64,
 ) -> (Vec<Received>, Duration) {
     let (looks, late) = (Cell::new(0), Cell::new(0));
-    let mut rig = setup.build().expect("fits");
-    let mut heard = Vec::new();
+    let mut engine = setup.build().expect("fits");
+    let mut received = Vec::new();
     for (first, asks) in (0..).step_by(together).zip(asks.chunks(together)) {
         let clients: Vec<Client> = (first..)
             .zip(asks)
-            .map(|(id, ask)| {
+            .map(|(id, request)| {
                 let (client, sink) = client(None);
-                let (id, now) = (SeqId(id), rig.model.elapsed());
-                rig.engine.submit(id, ask.request(61), sink, now).expect("is taken");
+                let (id, now) = (SeqId(id), engine.model.elapsed());
+                engine.core.submit(id, request.request(61), sink, now).expect("is taken");
                 client
             })
             .collect();
-        let model = rig.model.clone();
+        let model = engine.model.clone();
         let now = || {
             looks.set(looks.get() + 1);
             late.set(late.get() + lost(looks.get()));
             model.elapsed() + Duration::from_micros(late.get())
         };
-        while rig.engine.step(&now).expect("no fault") {}
-        heard.extend(clients.iter().map(|client| client.lock().expect("no panic").clone()));
+        while engine.core.step(&now).expect("no fault") {}
+        received.extend(clients.iter().map(|client| client.lock().expect("no panic").clone()));
     }
-    (heard, rig.model.elapsed())
+    (received, engine.model.elapsed())
 }
 
 fn asks(max_draft: Option<u32>) -> Vec<TestRequest> {
-    let ask = |i| TestRequest { max_draft, ..TestRequest::greedy(words(i, 10), 400) };
-    (0..4).map(ask).collect()
+    let request = |i| TestRequest { max_draft, ..TestRequest::greedy(words(i, 10), 400) };
+    (0..4).map(request).collect()
 }
 
-fn verifies(heard: &[Received]) -> Vec<u32> {
-    heard.iter().map(|heard| heard.done[0].usage.verifies.len() as u32).collect()
+fn verifies(received: &[Received]) -> Vec<u32> {
+    received.iter().map(|received| received.done[0].usage.verifies.len() as u32).collect()
 }
 
 #[test]
@@ -91,11 +91,13 @@ fn adaptive_drafts_come_near_the_better_of_always_and_never() {
     ] {
         for together in [1, 4] {
             let setup = setup(cost, hit);
-            let (heard, adaptive) = run(&setup, &asks(None), together);
+            let (received, adaptive) = run(&setup, &asks(None), together);
             let (alike, always) = run(&setup, &asks(Some(15)), together);
             let (plainly, never) = run(&setup, &asks(Some(0)), together);
-            for (heard, other) in heard.iter().zip(&alike).chain(heard.iter().zip(&plainly)) {
-                assert_eq!(heard.tokens, other.tokens, "{name}");
+            for (received, other) in
+                received.iter().zip(&alike).chain(received.iter().zip(&plainly))
+            {
+                assert_eq!(received.tokens, other.tokens, "{name}");
             }
             let share = adaptive.as_secs_f64() / always.min(never).as_secs_f64();
             println!(
@@ -116,9 +118,9 @@ fn a_disturbed_clock_misleads_little() {
         ("both, good", BY_BOTH, 0.9),
     ] {
         let setup = setup(cost, hit);
-        let ask =
+        let request =
             |max_draft| move |i| TestRequest { max_draft, ..TestRequest::greedy(words(i, 10), 60) };
-        let asks = |max_draft| (0..40).map(ask(max_draft)).collect::<Vec<_>>();
+        let asks = |max_draft| (0..40).map(request(max_draft)).collect::<Vec<_>>();
         let (_, always) = run(&setup, &asks(Some(15)), 1);
         let (_, never) = run(&setup, &asks(Some(0)), 1);
         for seed in 0..4 {
@@ -139,18 +141,18 @@ fn what_was_usual_does_not_bind_a_request() {
     let good = setup(BY_MEMORY, 0.9);
     let asks = asks(None);
     let (_, always) = run(&good, &[TestRequest { max_draft: Some(15), ..asks[0].clone() }], 1);
-    let mut rig = good.build().expect("fits");
+    let mut engine = good.build().expect("fits");
     // Sampled flat, the same drafter is wrong.
     let sampling = Sampling { temperature: 9.0, seed: 1, ..Sampling::default() };
     let wild =
         TestRequest { sampling, max_draft: Some(15), ..TestRequest::greedy(words(9, 10), 400) };
     let mut took = Duration::ZERO;
-    for (id, ask) in (0..).zip([&wild, &wild, &wild, &asks[0]]) {
+    for (id, request) in (0..).zip([&wild, &wild, &wild, &asks[0]]) {
         let (_, sink) = client(None);
-        let (before, model) = (rig.model.elapsed(), rig.model.clone());
-        rig.engine.submit(SeqId(id), ask.request(61), sink, before).expect("is taken");
-        while rig.engine.step(&|| model.elapsed()).expect("no fault") {}
-        took = rig.model.elapsed() - before;
+        let (before, model) = (engine.model.elapsed(), engine.model.clone());
+        engine.core.submit(SeqId(id), request.request(61), sink, before).expect("is taken");
+        while engine.core.step(&|| model.elapsed()).expect("no fault") {}
+        took = engine.model.elapsed() - before;
     }
     let share = took.as_secs_f64() / always.as_secs_f64();
     let (_, never) = run(&good, &[TestRequest { max_draft: Some(0), ..asks[0].clone() }], 1);
@@ -159,8 +161,8 @@ fn what_was_usual_does_not_bind_a_request() {
 
 #[test]
 fn where_none_pay_requests_park() {
-    let (heard, _) = run(&setup(BY_ROWS, 0.85), &asks(None), 1);
-    let verifies = verifies(&heard);
+    let (received, _) = run(&setup(BY_ROWS, 0.85), &asks(None), 1);
+    let verifies = verifies(&received);
     assert!(verifies.iter().all(|&n| n < 40), "of 400 steps each: {verifies:?}");
 }
 
@@ -170,19 +172,19 @@ fn trials_of_many_at_once_keep_to_the_rows_there_are() {
     let cost = setup(BY_MEMORY, 0.0);
     let setup = Setup { fake: FakeOptions { max_logits_rows: 6, ..cost.fake }, ..cost };
     let asks = asks(None);
-    let (heard, _) = run(&setup, &asks, 4);
-    assert!(verifies(&heard).iter().sum::<u32>() > 0, "some are tried");
-    for (heard, ask) in heard.iter().zip(&asks) {
-        assert_eq!(heard.tokens, plain(setup.fake, ask));
+    let (received, _) = run(&setup, &asks, 4);
+    assert!(verifies(&received).iter().sum::<u32>() > 0, "some are tried");
+    for (received, request) in received.iter().zip(&asks) {
+        assert_eq!(received.tokens, plain(setup.fake, request));
     }
 }
 
 #[test]
 fn a_length_that_is_asked_for_is_kept() {
     for max in [0, 1, 6, 15] {
-        let (heard, _) = run(&setup(BY_ROWS, 1.0), &asks(Some(max)), 1);
+        let (received, _) = run(&setup(BY_ROWS, 1.0), &asks(Some(max)), 1);
         // A token comes first, and the last one of them needs no draft.
-        for usage in heard.iter().map(|heard| &heard.done[0].usage) {
+        for usage in received.iter().map(|received| &received.done[0].usage) {
             let most = usage.accepted_by_verify().max().unwrap_or(0);
             assert_eq!(most, max);
             assert_eq!(
@@ -195,8 +197,8 @@ fn a_length_that_is_asked_for_is_kept() {
 
 #[test]
 fn without_time_every_guess_is_made() {
-    let (heard, _) = run(&setup(FakeCost::NOTHING, 1.0), &asks(None), 1);
-    assert_eq!(verifies(&heard), [25; 4]);
+    let (received, _) = run(&setup(FakeCost::NOTHING, 1.0), &asks(None), 1);
+    assert_eq!(verifies(&received), [25; 4]);
 }
 
 #[test]
@@ -207,33 +209,33 @@ fn prompts_leave_others_their_pace() {
     let gap = Duration::from_micros(10_500);
     let slowest = |target_itl| {
         let options = EngineOptions { target_itl, ..EngineOptions::default() };
-        let setup = Setup { fake, options, drafter: None, ..Setup::roomy() };
-        let mut rig = setup.build().expect("fits");
+        let setup = Setup { fake, options, drafter: None, ..Setup::with_ample_blocks() };
+        let mut engine = setup.build().expect("fits");
         let mut clients = Vec::new();
         let (mut slowest, mut said) = (Duration::ZERO, 0);
-        for (id, ask) in (1..).zip([
+        for (id, request) in (1..).zip([
             TestRequest::greedy(words(1, 900), 1),
             TestRequest::greedy(words(2, 5), 120),
             TestRequest::greedy(words(3, 3000), 1),
         ]) {
             let (client, sink) = client(None);
-            let now = rig.model.elapsed();
-            rig.engine.submit(SeqId(id), ask.request(61), sink, now).expect("is taken");
-            clients.push((client, ask));
+            let now = engine.model.elapsed();
+            engine.core.submit(SeqId(id), request.request(61), sink, now).expect("is taken");
+            clients.push((client, request));
             // The first is done and the second speaks when the next comes.
             for _ in 0..if id < 3 { 8 } else { 200 } {
-                let before = rig.model.elapsed();
-                let model = rig.model.clone();
-                rig.engine.step(&|| model.elapsed()).expect("no fault");
+                let before = engine.model.elapsed();
+                let model = engine.model.clone();
+                engine.core.step(&|| model.elapsed()).expect("no fault");
                 let talker = clients.get(1).map(|(c, _)| c.lock().expect("no panic").tokens.len());
                 if talker.is_some_and(|now| std::mem::replace(&mut said, now) < now && now > 1) {
-                    slowest = slowest.max(rig.model.elapsed() - before);
+                    slowest = slowest.max(engine.model.elapsed() - before);
                 }
             }
         }
-        for (client, ask) in &clients {
-            let heard = client.lock().expect("no panic");
-            assert_eq!(heard.tokens, plain(fake, ask));
+        for (client, request) in &clients {
+            let received = client.lock().expect("no panic");
+            assert_eq!(received.tokens, plain(fake, request));
         }
         slowest
     };
@@ -251,14 +253,14 @@ fn rows_go_to_whom_they_help_most() {
     let sure = TestRequest::greedy(words(1, 10), 150);
     let sampling = Sampling { temperature: 3.0, seed: 3, ..Sampling::default() };
     let unsure = TestRequest { sampling, ..TestRequest::greedy(words(2, 10), 150) };
-    let (heard, _) = run(&setup, &[sure.clone(), unsure.clone()], 2);
-    for (heard, ask) in heard.iter().zip([&sure, &unsure]) {
-        assert_eq!(heard.tokens, plain(setup.fake, ask));
+    let (received, _) = run(&setup, &[sure.clone(), unsure.clone()], 2);
+    for (received, request) in received.iter().zip([&sure, &unsure]) {
+        assert_eq!(received.tokens, plain(setup.fake, request));
     }
-    let length = |heard: &Received| {
-        let usage = &heard.done[0].usage;
+    let length = |received: &Received| {
+        let usage = &received.done[0].usage;
         f64::from(usage.drafted()) / usage.verifies.len() as f64
     };
-    let (sure, unsure) = (length(&heard[0]), length(&heard[1]));
+    let (sure, unsure) = (length(&received[0]), length(&received[1]));
     assert!(sure > 9.0 && unsure < 5.0, "blocks of {sure:.1} and {unsure:.1} drafts");
 }

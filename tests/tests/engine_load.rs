@@ -19,10 +19,10 @@ fn engine(drafted: bool, options: &EngineOptions) -> Result<EngineCore<Cpu>> {
     Pair::new(cpu(), &*nano.target, drafter, KvType::Bf16, &[])?.into_engine(options)
 }
 
-fn submit(engine: &mut EngineCore<Cpu>, id: u64, ask: &TestRequest) -> Client {
+fn submit(engine: &mut EngineCore<Cpu>, id: u64, request: &TestRequest) -> Client {
     let (client, sink) = client(None);
     let vocab = engine.limits().vocab;
-    engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
+    engine.submit(SeqId(id), request.request(vocab), sink, Duration::ZERO).expect("is taken");
     client
 }
 
@@ -31,8 +31,8 @@ fn collect(client: &Client) -> Received {
 }
 
 /// Runs one request to its end.
-fn answer(engine: &mut EngineCore<Cpu>, id: u64, ask: &TestRequest) -> Result<Received> {
-    let client = submit(engine, id, ask);
+fn answer(engine: &mut EngineCore<Cpu>, id: u64, request: &TestRequest) -> Result<Received> {
+    let client = submit(engine, id, request);
     while engine.step(&|| Duration::ZERO)? {}
     assert_eq!(engine.pool().free(), engine.pool().total());
     Ok(collect(&client))
@@ -81,11 +81,11 @@ fn bits(picked: &[Sampled]) -> Vec<(Bits, Vec<Bits>)> {
 
 #[test]
 fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
-    let asks = mixed(64);
+    let requests = mixed(64);
     let mut plain = engine(false, &EngineOptions { max_num_seqs: 1, ..EngineOptions::default() })?;
     let mut alone = Vec::new();
-    for (i, ask) in (0..).zip(&asks) {
-        alone.push(answer(&mut plain, i, ask)?);
+    for (i, request) in (0..).zip(&requests) {
+        alone.push(answer(&mut plain, i, request)?);
     }
     // Chunks that fit nothing, more sequences than KV blocks for them, a clock that moves.
     let options = EngineOptions {
@@ -101,10 +101,10 @@ fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
     let (mut step, mut most) = (0, 0);
     loop {
         // Four come a step.
-        for ask in asks.iter().skip(clients.len()).take(4) {
-            clients.push(submit(&mut busy, clients.len() as u64, ask));
+        for request in requests.iter().skip(clients.len()).take(4) {
+            clients.push(submit(&mut busy, clients.len() as u64, request));
         }
-        if !busy.step(&|| clock.elapsed())? && clients.len() == asks.len() {
+        if !busy.step(&|| clock.elapsed())? && clients.len() == requests.len() {
             break;
         }
         step += 1;
@@ -118,9 +118,9 @@ fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
     assert!(most >= 32, "at most {most} ran together");
     assert_eq!(busy.pool().free(), busy.pool().total());
     for (i, (client, alone)) in clients.iter().zip(&alone).enumerate() {
-        let heard = collect(client);
-        let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
-        let (said, expect) = (bits(&heard.tokens), bits(&alone.tokens));
+        let received = collect(client);
+        let [done] = &received.done[..] else { panic!("{} ends", received.done.len()) };
+        let (said, expect) = (bits(&received.tokens), bits(&alone.tokens));
         if matches!(done.reason, FinishReason::Cancelled) {
             cancelled += 1;
             assert_eq!(said[..], expect[..said.len()], "request {i}, cancelled");
@@ -140,8 +140,8 @@ fn history() -> Vec<Token> {
 }
 
 /// Rows of the prompt that ran.
-fn ran(heard: &Received) -> u32 {
-    heard.done[0].usage.prompt - heard.done[0].usage.cached
+fn ran(received: &Received) -> u32 {
+    received.done[0].usage.prompt - received.done[0].usage.cached
 }
 
 #[test]
@@ -150,25 +150,25 @@ fn later_turns_branches_and_edits_run_what_is_new() -> Result<()> {
     for drafted in [false, true] {
         let mut engine = engine(drafted, &EngineOptions::default())?;
         let first = TestRequest { stop: STOP.to_vec(), ..TestRequest::greedy(history(), 60) };
-        let heard = answer(&mut engine, 1, &first)?;
-        assert_eq!(ran(&heard), 2000);
+        let received = answer(&mut engine, 1, &first)?;
+        assert_eq!(ran(&received), 2000);
 
         // The next turn repeats what was asked and said. The last token said never ran.
-        let said: Vec<Token> = heard.tokens.iter().map(|picked| picked.token).collect();
+        let said: Vec<Token> = received.tokens.iter().map(|picked| picked.token).collect();
         let question = &chats[0].prompt;
         let second = [first.prompt.clone(), said.clone(), question.clone()].concat();
-        let heard = answer(&mut engine, 2, &TestRequest::greedy(second.clone(), 20))?;
-        assert_eq!(ran(&heard) as usize, question.len() + 1, "drafted: {drafted}");
+        let received = answer(&mut engine, 2, &TestRequest::greedy(second.clone(), 20))?;
+        assert_eq!(ran(&received) as usize, question.len() + 1, "drafted: {drafted}");
         let mut fresh = self::engine(false, &EngineOptions::default())?;
         let expect = answer(&mut fresh, 1, &TestRequest::greedy(second, 20))?;
-        assert_eq!(heard.tokens, expect.tokens, "drafted: {drafted}");
+        assert_eq!(received.tokens, expect.tokens, "drafted: {drafted}");
 
         // Another end of the same history, inside a KV block.
         let branch = [&first.prompt[..1990], &chats[3].prompt[20..]].concat();
-        let heard = answer(&mut engine, 3, &TestRequest::greedy(branch.clone(), 20))?;
-        assert_eq!(ran(&heard) as usize, branch.len() - 1990, "drafted: {drafted}");
+        let received = answer(&mut engine, 3, &TestRequest::greedy(branch.clone(), 20))?;
+        assert_eq!(ran(&received) as usize, branch.len() - 1990, "drafted: {drafted}");
         let expect = answer(&mut fresh, 2, &TestRequest::greedy(branch, 20))?;
-        assert_eq!(heard.tokens, expect.tokens, "drafted: {drafted}");
+        assert_eq!(received.tokens, expect.tokens, "drafted: {drafted}");
 
         // One token of the system block, which comes first.
         let mut edited = first.prompt.clone();
@@ -187,11 +187,11 @@ fn guesses_are_kept_as_often_after_reuse() -> Result<()> {
     answer(&mut shared, 1000, &TestRequest::greedy(history(), 1))?;
     for chat in chats[..18].iter().filter(|chat| chat.ids.len() > 30).take(4) {
         let prompt = [&history()[..1900], &chat.prompt[..]].concat();
-        let ask = TestRequest { stop: STOP.to_vec(), ..TestRequest::greedy(prompt, 60) };
+        let request = TestRequest { stop: STOP.to_vec(), ..TestRequest::greedy(prompt, 60) };
         for (engine, kept) in [&mut shared, &mut engine(true, &options)?].into_iter().zip(&mut kept)
         {
             id += 1;
-            let usage = answer(engine, id, &ask)?.done[0].usage.clone();
+            let usage = answer(engine, id, &request)?.done[0].usage.clone();
             *kept += usage.accepted();
             // Of the history all but the ends of KV blocks that left the window.
             assert!(usage.cached == 0 || usage.cached >= 1900 - 64, "{}", usage.cached);

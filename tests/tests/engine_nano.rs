@@ -20,14 +20,14 @@ fn engine(kv: KvType, drafted: bool, max_num_seqs: usize) -> Result<EngineCore<C
     pair.into_engine(&EngineOptions { prefill_chunk: 64, max_num_seqs, ..EngineOptions::default() })
 }
 
-fn ask(chat: &Chat) -> TestRequest {
+fn request(chat: &Chat) -> TestRequest {
     TestRequest { stop: STOP.to_vec(), ..TestRequest::greedy(chat.prompt.clone(), 400) }
 }
 
-fn submit(engine: &mut EngineCore<Cpu>, id: u64, ask: &TestRequest) -> Client {
+fn submit(engine: &mut EngineCore<Cpu>, id: u64, request: &TestRequest) -> Client {
     let (client, sink) = client(None);
     let vocab = engine.limits().vocab;
-    engine.submit(SeqId(id), ask.request(vocab), sink, Duration::ZERO).expect("is taken");
+    engine.submit(SeqId(id), request.request(vocab), sink, Duration::ZERO).expect("is taken");
     client
 }
 
@@ -42,9 +42,9 @@ fn collect(client: &Client) -> Received {
 }
 
 /// The golden tokens, the golden accepted lengths, one stop.
-fn check(chat: &Chat, heard: &Received, drafted: bool) {
-    assert_eq!(ids(&heard.tokens), chat.ids, "{}", chat.name);
-    let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
+fn check(chat: &Chat, received: &Received, drafted: bool) {
+    assert_eq!(ids(&received.tokens), chat.ids, "{}", chat.name);
+    let [done] = &received.done[..] else { panic!("{} ends", received.done.len()) };
     assert!(matches!(done.reason, FinishReason::Stop(_)), "{}: {:?}", chat.name, done.reason);
     let accepted: Vec<usize> = done.usage.accepted_by_verify().map(|n| n as usize).collect();
     let expect: &[usize] = if drafted { &chat.accepted } else { &[] };
@@ -58,7 +58,7 @@ fn all_chats_together_are_the_golden_ones() -> Result<()> {
     for (drafted, chats) in [(true, &all[..]), (false, &all[..18])] {
         let mut engine = engine(KvType::F32, drafted, 12)?;
         let clients: Vec<Client> =
-            chats.iter().zip(0..).map(|(chat, i)| submit(&mut engine, i, &ask(chat))).collect();
+            chats.iter().zip(0..).map(|(chat, i)| submit(&mut engine, i, &request(chat))).collect();
         run(&mut engine)?;
         chats
             .iter()
@@ -74,7 +74,7 @@ fn a_cached_prompt_answers_and_drafts_alike() -> Result<()> {
     let (mut chats, mut found) = (chats(), 0);
     chats.truncate(20);
     for (chat, i) in chats.iter().chain(&chats).zip(0..) {
-        let client = submit(&mut engine, i, &ask(chat));
+        let client = submit(&mut engine, i, &request(chat));
         run(&mut engine)?;
         // The drafter's rows come with the prefix: lengths are those of a fresh prompt.
         check(chat, &collect(&client), true);
@@ -90,7 +90,7 @@ fn a_cached_prompt_answers_and_drafts_alike() -> Result<()> {
 #[test]
 fn sampled_requests_are_the_same_alone_together_and_drafted() -> Result<()> {
     let chats = chats();
-    let asks: Vec<TestRequest> = (0..12u64)
+    let requests: Vec<TestRequest> = (0..12u64)
         .map(|i| {
             let sampling = Sampling {
                 temperature: 0.6 + (i % 4) as f32 * 0.3,
@@ -101,19 +101,19 @@ fn sampled_requests_are_the_same_alone_together_and_drafted() -> Result<()> {
                 ..Sampling::default()
             };
             let chat = &chats[hash64(1, i) as usize % 20];
-            TestRequest { sampling, logprobs: Some(1), max_tokens: 40, ..ask(chat) }
+            TestRequest { sampling, logprobs: Some(1), max_tokens: 40, ..request(chat) }
         })
         .collect();
     let mut plain = engine(KvType::Bf16, false, 1)?;
     let mut alone = Vec::new();
-    for (ask, i) in asks.iter().zip(0..) {
-        let client = submit(&mut plain, i, ask);
+    for (request, i) in requests.iter().zip(0..) {
+        let client = submit(&mut plain, i, request);
         run(&mut plain)?;
         alone.push(collect(&client));
     }
     let mut busy = engine(KvType::Bf16, true, 7)?;
     let clients: Vec<Client> =
-        asks.iter().zip(0..).map(|(ask, i)| submit(&mut busy, i, ask)).collect();
+        requests.iter().zip(0..).map(|(request, i)| submit(&mut busy, i, request)).collect();
     // Others that are cancelled on the way.
     let others: Vec<u64> = (100..108).collect();
     for &id in &others {

@@ -13,7 +13,7 @@ use muse_testkit::fake::{FakeOffloadStore, FakeOptions};
 use muse_tests::chats::chats;
 use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
-use muse_tests::sim::{Received, Rig, Setup, TestRequest, client, plain};
+use muse_tests::sim::{Received, Setup, TestEngine, TestRequest, client, plain};
 
 fn words(seed: u64, count: usize) -> Vec<Token> {
     (0..count as u64).map(|i| Token((hash64(seed, i) % 61) as u32)).collect()
@@ -21,16 +21,17 @@ fn words(seed: u64, count: usize) -> Vec<Token> {
 
 fn small(kv_offload: Arc<dyn KvOffloadStore>) -> Setup {
     let fake = FakeOptions { full_blocks: 9, window_blocks: 9, ..FakeOptions::default() };
-    let options = EngineOptions { kv_offload: Some(kv_offload), ..Setup::roomy().options };
-    Setup { fake, options, ..Setup::roomy() }
+    let options =
+        EngineOptions { kv_offload: Some(kv_offload), ..Setup::with_ample_blocks().options };
+    Setup { fake, options, ..Setup::with_ample_blocks() }
 }
 
-fn answer(rig: &mut Rig, id: u64, ask: &TestRequest) -> Received {
+fn answer(engine: &mut TestEngine, id: u64, request: &TestRequest) -> Received {
     let (client, sink) = client(None);
-    rig.engine.submit(SeqId(id), ask.request(61), sink, Duration::ZERO).expect("is taken");
-    while rig.engine.step(&|| Duration::ZERO).expect("no fault") {}
-    assert_eq!(rig.engine.pool().free(), rig.engine.pool().total());
-    assert_eq!(rig.log.stale.load(std::sync::atomic::Ordering::Relaxed), 0);
+    engine.core.submit(SeqId(id), request.request(61), sink, Duration::ZERO).expect("is taken");
+    while engine.core.step(&|| Duration::ZERO).expect("no fault") {}
+    assert_eq!(engine.core.pool().free(), engine.core.pool().total());
+    assert_eq!(engine.log.stale.load(std::sync::atomic::Ordering::Relaxed), 0);
     client.lock().expect("no client panics").clone()
 }
 
@@ -38,14 +39,14 @@ fn answer(rig: &mut Rig, id: u64, ask: &TestRequest) -> Received {
 fn what_was_evicted_is_found_on_the_shelf() {
     let kv_offload = Arc::new(FakeOffloadStore::new(0));
     let setup = small(kv_offload.clone());
-    let mut rig = setup.build().expect("fits");
+    let mut engine = setup.build().expect("fits");
     for (id, seed) in [1, 2, 1, 3, 2, 1].into_iter().enumerate() {
-        let ask = TestRequest::greedy(words(seed, 400), 30);
-        let heard = answer(&mut rig, id as u64, &ask);
-        assert_eq!(heard.tokens, plain(setup.fake, &ask), "request {id}");
+        let request = TestRequest::greedy(words(seed, 400), 30);
+        let received = answer(&mut engine, id as u64, &request);
+        assert_eq!(received.tokens, plain(setup.fake, &request), "request {id}");
         // Six complete KV blocks of the prompt; each prompt pushes the others out.
         let cached = if id == 0 || id == 1 || id == 3 { 0 } else { 384 };
-        assert_eq!(heard.done[0].usage.cached, cached, "request {id}");
+        assert_eq!(received.done[0].usage.cached, cached, "request {id}");
     }
     assert!(kv_offload.found() >= 12, "{} blocks were found", kv_offload.found());
 }
@@ -54,40 +55,43 @@ fn what_was_evicted_is_found_on_the_shelf() {
 fn another_engine_finds_what_one_left() {
     let kv_offload = Arc::new(FakeOffloadStore::new(0));
     let setup = small(kv_offload.clone());
-    let ask = TestRequest::greedy(words(5, 300), 20);
+    let request = TestRequest::greedy(words(5, 300), 20);
     let mut first = setup.build().expect("fits");
-    assert_eq!(answer(&mut first, 1, &ask).done[0].usage.cached, 0);
-    first.engine.offload_all().expect("no fault");
+    assert_eq!(answer(&mut first, 1, &request).done[0].usage.cached, 0);
+    first.core.offload_all().expect("no fault");
     drop(first);
     let mut second = setup.build().expect("fits");
-    let heard = answer(&mut second, 1, &ask);
-    assert_eq!(heard.tokens, plain(setup.fake, &ask));
-    assert_eq!(heard.done[0].usage.cached, 256);
+    let received = answer(&mut second, 1, &request);
+    assert_eq!(received.tokens, plain(setup.fake, &request));
+    assert_eq!(received.done[0].usage.cached, 256);
 }
 
 #[test]
 fn loading_keeps_nobody_waiting() {
     let kv_offload = Arc::new(FakeOffloadStore::new(0));
     let fake = FakeOptions { full_blocks: 60, window_blocks: 60, ..FakeOptions::default() };
-    let options = EngineOptions { kv_offload: Some(kv_offload.clone()), ..Setup::roomy().options };
-    let setup = Setup { fake, options, drafter: None, ..Setup::roomy() };
+    let options = EngineOptions {
+        kv_offload: Some(kv_offload.clone()),
+        ..Setup::with_ample_blocks().options
+    };
+    let setup = Setup { fake, options, drafter: None, ..Setup::with_ample_blocks() };
     let long = TestRequest::greedy(words(5, 1500), 1);
     let mut first = setup.build().expect("fits");
     answer(&mut first, 1, &long);
-    first.engine.offload_all().expect("no fault");
+    first.core.offload_all().expect("no fault");
     let mut second = setup.build().expect("fits");
     let talk = TestRequest::greedy(words(6, 5), 30);
     let (talker, sink) = client(None);
-    second.engine.submit(SeqId(1), talk.request(61), sink, Duration::ZERO).expect("is taken");
-    second.engine.step(&|| Duration::ZERO).expect("no fault");
+    second.core.submit(SeqId(1), talk.request(61), sink, Duration::ZERO).expect("is taken");
+    second.core.step(&|| Duration::ZERO).expect("no fault");
     let (reader, sink) = client(None);
-    second.engine.submit(SeqId(2), long.request(61), sink, Duration::ZERO).expect("is taken");
+    second.core.submit(SeqId(2), long.request(61), sink, Duration::ZERO).expect("is taken");
     let (newcomer, sink) = client(None);
     let short = TestRequest::greedy(words(7, 5), 2);
-    second.engine.submit(SeqId(3), short.request(61), sink, Duration::ZERO).expect("is taken");
+    second.core.submit(SeqId(3), short.request(61), sink, Duration::ZERO).expect("is taken");
     for step in 2..30 {
         let before = kv_offload.found();
-        second.engine.step(&|| Duration::ZERO).expect("no fault");
+        second.core.step(&|| Duration::ZERO).expect("no fault");
         assert!(kv_offload.found() <= before + 8, "a few blocks a step");
         assert_eq!(talker.lock().expect("no panic").tokens.len(), step, "a token a step");
         if step == 3 {
@@ -122,9 +126,9 @@ impl KvOffloadStore for Foreign {
 #[test]
 fn blocks_of_another_length_are_left_alone() {
     let setup = small(Arc::new(Foreign));
-    let ask = TestRequest::greedy(words(6, 200), 20);
-    let heard = answer(&mut setup.build().expect("fits"), 1, &ask);
-    assert_eq!((heard.done[0].usage.cached, heard.tokens), (0, plain(setup.fake, &ask)));
+    let request = TestRequest::greedy(words(6, 200), 20);
+    let received = answer(&mut setup.build().expect("fits"), 1, &request);
+    assert_eq!((received.done[0].usage.cached, received.tokens), (0, plain(setup.fake, &request)));
 }
 
 /// The trained model with its drafter on a kv_offload.
@@ -142,18 +146,18 @@ fn the_trained_model_goes_on_where_another_run_stopped() -> Result<()> {
     let chats = chats();
     let prompt: Vec<Token> =
         chats[..6].iter().flat_map(|chat| [&chat.prompt, &chat.ids]).flatten().copied().collect();
-    let ask = TestRequest { logprobs: Some(1), ..TestRequest::greedy(prompt.clone(), 30) };
+    let request = TestRequest { logprobs: Some(1), ..TestRequest::greedy(prompt.clone(), 30) };
     let run = || -> Result<Received> {
         let mut engine = nano(Arc::clone(&kv_offload))?;
         let (client, sink) = client(None);
         let vocab = engine.limits().vocab;
-        engine.submit(SeqId(1), ask.request(vocab), sink, Duration::ZERO)?;
+        engine.submit(SeqId(1), request.request(vocab), sink, Duration::ZERO)?;
         while engine.step(&|| Duration::ZERO)? {}
         engine.offload_all()?;
         Ok(client.lock().expect("no client panics").clone())
     };
     let (first, second) = (run()?, run()?);
-    let usage = |heard: &Received| heard.done[0].usage.clone();
+    let usage = |received: &Received| received.done[0].usage.clone();
     assert_eq!(usage(&first).cached, 0);
     assert_eq!(usage(&second).cached as usize, (prompt.len() - 1) / 64 * 64);
     // Bit for bit, and the drafter drafts as it did: its rows came back too.

@@ -38,14 +38,14 @@ const LONG: Duration = Duration::from_secs(3600);
 
 #[test]
 fn requests_from_many_threads_are_served() {
-    let setup = Setup::roomy();
+    let setup = Setup::with_ample_blocks();
     let engine = start(&setup);
     std::thread::scope(|scope| {
         for i in 1..6 {
             let (engine, fake) = (&engine, setup.fake);
             scope.spawn(move || {
-                let ask = TestRequest::greedy(words(i * 17), 30);
-                let (heard, mut sink) = client(None);
+                let request = TestRequest::greedy(words(i * 17), 30);
+                let (received, mut sink) = client(None);
                 let (tell, ended) = mpsc::channel();
                 let both: Sink = Box::new(move |event| {
                     let done = matches!(event, Event::Done(_));
@@ -55,10 +55,10 @@ fn requests_from_many_threads_are_served() {
                     }
                     flow
                 });
-                engine.submit(ask.request(fake.vocab), both).expect("is taken");
+                engine.submit(request.request(fake.vocab), both).expect("is taken");
                 ended.recv_timeout(LONG).expect("it ends");
-                let heard = heard.lock().expect("no panic");
-                assert_eq!(ids(&heard.tokens), ids(&plain(fake, &ask)));
+                let received = received.lock().expect("no panic");
+                assert_eq!(ids(&received.tokens), ids(&plain(fake, &request)));
             });
         }
     });
@@ -70,7 +70,7 @@ fn requests_from_many_threads_are_served() {
 #[test]
 fn a_full_queue_refuses_and_a_cancelled_request_ends() {
     let options = EngineOptions { queue: 2, max_num_seqs: 1, ..EngineOptions::default() };
-    let setup = Setup { options, ..Setup::roomy() };
+    let setup = Setup { options, ..Setup::with_ample_blocks() };
     let engine = start(&setup);
     // The first sink holds the engine in its step until all others are in.
     let (release, held) = mpsc::channel::<()>();
@@ -83,16 +83,16 @@ fn a_full_queue_refuses_and_a_cancelled_request_ends() {
         }
         ControlFlow::Continue(())
     });
-    let ask = TestRequest::greedy(words(5), 4000);
+    let request = TestRequest::greedy(words(5), 4000);
     let vocab = setup.fake.vocab;
-    let first = engine.submit(ask.request(vocab), holding).expect("is taken");
+    let first = engine.submit(request.request(vocab), holding).expect("is taken");
     started.recv_timeout(LONG).expect("it runs");
     let (sink, second_end) = waited();
-    let second = engine.submit(ask.request(vocab), sink).expect("waits");
+    let second = engine.submit(request.request(vocab), sink).expect("waits");
     let (sink, third_end) = waited();
     engine.submit(TestRequest::greedy(words(5), 3).request(vocab), sink).expect("waits");
     let (sink, _end) = waited();
-    let error = engine.submit(ask.request(vocab), sink).expect_err("the queue is full");
+    let error = engine.submit(request.request(vocab), sink).expect_err("the queue is full");
     assert!(matches!(&error, Error::Exhausted(m) if m.contains("holds 2")), "{error:?}");
     engine.cancel(second);
     release.send(()).expect("it waits");
@@ -106,7 +106,7 @@ fn a_full_queue_refuses_and_a_cancelled_request_ends() {
 
 #[test]
 fn draining_refuses_new_requests_and_lets_the_others_end() {
-    let setup = Setup::roomy();
+    let setup = Setup::with_ample_blocks();
     let engine = start(&setup);
     let (sink, end) = waited();
     engine
@@ -122,7 +122,7 @@ fn draining_refuses_new_requests_and_lets_the_others_end() {
 
 #[test]
 fn dropping_the_engine_cancels_what_runs() {
-    let setup = Setup::roomy();
+    let setup = Setup::with_ample_blocks();
     let engine = start(&setup);
     let (sink, end) = waited();
     engine
@@ -137,20 +137,20 @@ fn dropping_the_engine_cancels_what_runs() {
 fn a_panic_ends_every_request_and_is_reported_once() {
     let reports = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&reports);
-    let mut setup = Setup::roomy();
+    let mut setup = Setup::with_ample_blocks();
     setup.options.on_failure = Some(Arc::new(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     }));
     let engine = start(&setup);
     let armed = Arc::new(AtomicBool::new(true));
     let (sink, end) = waited();
-    let ask = TestRequest::greedy(words(9), 3000);
-    engine.submit(ask.request(setup.fake.vocab), sink).expect("is taken");
+    let request = TestRequest::greedy(words(9), 3000);
+    engine.submit(request.request(setup.fake.vocab), sink).expect("is taken");
     let bomb: Sink = Box::new(move |_| {
         assert!(!armed.swap(false, Ordering::Relaxed), "planted panic");
         ControlFlow::Continue(())
     });
-    engine.submit(ask.request(setup.fake.vocab), bomb).expect("is taken");
+    engine.submit(request.request(setup.fake.vocab), bomb).expect("is taken");
     let reason = end.recv_timeout(LONG).expect("it ends");
     let FinishReason::Failed(error) = reason else { panic!("{reason:?}") };
     assert!(error.to_string().contains("planted panic"), "{error}");
@@ -158,14 +158,14 @@ fn a_panic_ends_every_request_and_is_reported_once() {
     assert_eq!(reports.load(Ordering::Relaxed), 1);
     assert!(engine.failure().is_some());
     let (sink, _end) = waited();
-    assert!(engine.submit(ask.request(setup.fake.vocab), sink).is_err());
+    assert!(engine.submit(request.request(setup.fake.vocab), sink).is_err());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn an_idle_engine_takes_no_time() {
     // Context switches of each engine's thread: a loop that polled would have many.
-    let engine = start(&Setup::roomy());
+    let engine = start(&Setup::with_ample_blocks());
     let switches = || -> HashMap<OsString, u64> {
         let tasks = std::fs::read_dir("/proc/self/task").expect("procfs").flatten();
         let counts = tasks.filter_map(|task| {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use muse_core::contract::{
-    Anchor, Backend, BlockCopy, ContextSlice, DraftToken, Drafter, DrafterSpec, EmbeddingAndLmHead,
-    KvBlocks, KvGroup, ModelSizes, SeqSlice, TextSpec, Token, WeightSource, recycle,
+    Anchor, Backend, BlockCopy, ContextSlice, DraftToken, Drafter, EmbeddingAndLmHead, KvBlocks,
+    KvGroup, ModelSizes, SeqSlice, TextSpec, Token, WeightSource, recycle,
 };
 use muse_core::{Error, Result};
 
 use crate::config;
-use crate::forward::Scratch;
+use crate::forward::{Network, Scratch};
 use crate::select::Select;
 use crate::weights::Weights;
 
@@ -18,15 +18,8 @@ use crate::weights::Weights;
 /// A draft block always has its full length, however few draft tokens are requested: its positions
 /// attend to each other, so a shorter block would give other draft tokens.
 pub struct Dflash<B: Backend> {
-    pub(crate) backend: Arc<B>,
-    pub(crate) spec: DrafterSpec,
-    pub(crate) weights: Weights<B>,
-    /// One KV store per layer.
-    pub(crate) kv: Vec<B::Kv>,
-    pub(crate) scratch: Scratch<B>,
-    pub(crate) select: Select<B>,
-    pub(crate) logit_scale: f32,
-    pub(crate) logit_softcap: Option<f32>,
+    network: Network<B>,
+    select: Select<B>,
     sizes: ModelSizes,
     /// Kept between passes for their memory.
     slices: Vec<SeqSlice<'static>>,
@@ -66,19 +59,14 @@ impl<B: Backend> Dflash<B> {
         let shape = config::kv_shape(&spec, sizes.kv, sizes.blocks.window);
         let kv = (0..spec.layers).map(|_| backend.alloc_kv(shape)).collect::<Result<_>>()?;
         let drafts = sizes.max_num_seqs * (spec.draft_block - 1);
+        let scratch = Scratch::new(&*backend, &spec, sizes)?;
         Ok(Self {
-            weights,
-            kv,
-            scratch: Scratch::new(&*backend, &spec, sizes)?,
-            select: Select::new(&*backend, drafts, target.vocab)?,
-            logit_scale: target.logit_scale,
-            logit_softcap: target.logit_softcap,
+            select: Select::new(&*backend, drafts, target)?,
             sizes: *sizes,
             slices: Vec::new(),
             ids: Vec::with_capacity(sizes.max_num_seqs * spec.draft_block),
             context_rows: Vec::with_capacity(sizes.max_num_batched_tokens),
-            spec,
-            backend,
+            network: Network { backend, spec, weights, kv, scratch },
         })
     }
 
@@ -86,14 +74,9 @@ impl<B: Backend> Dflash<B> {
     fn flush(&mut self, slices: &mut Vec<SeqSlice<'_>>, captured_hidden: &B::Buf) -> Result<()> {
         let rows = self.context_rows.len();
         if rows > 0 {
-            self.backend.copy(
-                captured_hidden,
-                &self.context_rows,
-                &mut self.scratch.captured,
-                0,
-                0,
-            )?;
-            self.write_context(slices, rows)?;
+            let Network { backend, scratch, .. } = &mut self.network;
+            backend.copy(captured_hidden, &self.context_rows, &mut scratch.captured, 0, 0)?;
+            self.network.write_context(slices, rows)?;
             self.context_rows.clear();
             slices.clear();
         }
@@ -107,7 +90,7 @@ impl<B: Backend> Dflash<B> {
         head: &dyn EmbeddingAndLmHead<B>,
         out: &mut [Vec<DraftToken>],
     ) -> Result<()> {
-        let (block, mask) = (self.spec.draft_block, Token(self.spec.mask_token));
+        let (block, mask) = (self.network.spec.draft_block, Token(self.network.spec.mask_token));
         let mut slices: Vec<SeqSlice<'_>> = recycle(std::mem::take(&mut self.slices));
         self.ids.clear();
         for anchor in anchors {
@@ -115,24 +98,24 @@ impl<B: Backend> Dflash<B> {
             self.ids.push(anchor.token);
             self.ids.resize(slices.len() * block, mask);
         }
-        head.embed(&self.ids, &mut self.scratch.x)?;
-        self.run_blocks(&slices, anchors.len() * block)?;
+        head.embed(&self.ids, &mut self.network.scratch.x)?;
+        self.network.run_blocks(&slices, anchors.len() * block)?;
         self.slices = recycle(slices);
-        self.select(anchors, head, out)
+        self.select.run(&mut self.network, anchors, head, out)
     }
 }
 
 impl<B: Backend> Drafter<B> for Dflash<B> {
     fn captured_layers(&self) -> &[usize] {
-        &self.spec.target_layers
+        &self.network.spec.target_layers
     }
 
     fn width(&self) -> usize {
-        self.spec.draft_block - 1
+        self.network.spec.draft_block - 1
     }
 
-    fn reach(&self) -> u32 {
-        self.spec.reach
+    fn window_reach(&self) -> u32 {
+        self.network.spec.reach
     }
 
     fn append_context(
@@ -187,8 +170,8 @@ impl<B: Backend> Drafter<B> for Dflash<B> {
 impl<B: Backend> KvBlocks<B> for Dflash<B> {
     fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<()> {
         for copy in copies.iter().filter(|copy| copy.group == KvGroup::Window) {
-            for kv in &mut self.kv {
-                self.backend.copy_blocks(kv, &[*copy])?;
+            for kv in &mut self.network.kv {
+                self.network.backend.copy_blocks(kv, &[*copy])?;
             }
         }
         Ok(())
@@ -196,14 +179,18 @@ impl<B: Backend> KvBlocks<B> for Dflash<B> {
 
     fn save_block(&self, group: KvGroup, block: u32, out: &mut Vec<u8>) -> Result<()> {
         if group == KvGroup::Window {
-            self.kv.iter().try_for_each(|kv| self.backend.save_block(kv, block, out))?;
+            self.network
+                .kv
+                .iter()
+                .try_for_each(|kv| self.network.backend.save_block(kv, block, out))?;
         }
         Ok(())
     }
 
     fn load_block(&mut self, group: KvGroup, block: u32, bytes: &mut &[u8]) -> Result<()> {
         if group == KvGroup::Window {
-            self.kv.iter_mut().try_for_each(|kv| self.backend.load_block(kv, block, bytes))?;
+            let Network { backend, kv, .. } = &mut self.network;
+            kv.iter_mut().try_for_each(|kv| backend.load_block(kv, block, bytes))?;
         }
         Ok(())
     }

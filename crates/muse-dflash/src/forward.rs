@@ -1,10 +1,21 @@
 //! The drafter's two passes: appending context to its KV blocks, and running draft blocks.
 
+use std::sync::Arc;
+
 use muse_core::Result;
 use muse_core::contract::{Backend, DrafterSpec, Mask, ModelSizes, Rope, SeqSlice};
 
-use crate::drafter::Dflash;
-use crate::weights::{Layer, head_shape};
+use crate::weights::{Layer, Weights, head_shape};
+
+/// The layers with their KV stores and buffers.
+pub(crate) struct Network<B: Backend> {
+    pub(crate) backend: Arc<B>,
+    pub(crate) spec: DrafterSpec,
+    pub(crate) weights: Weights<B>,
+    /// One KV store per layer.
+    pub(crate) kv: Vec<B::Kv>,
+    pub(crate) scratch: Scratch<B>,
+}
 
 /// Buffers of a pass: of `max_num_batched_tokens` context tokens or `max_num_seqs` draft blocks.
 pub(crate) struct Scratch<B: Backend> {
@@ -67,7 +78,7 @@ pub(crate) fn scratch_bytes(spec: &DrafterSpec, vocab: usize, sizes: &ModelSizes
     size_of::<f32>() * (pass + sizes.max_num_seqs * (spec.draft_block - 1) * vocab)
 }
 
-impl<B: Backend> Dflash<B> {
+impl<B: Backend> Network<B> {
     /// Writes the K and V of the gathered context tokens. All layers take the same projected hidden
     /// state, without a norm of their own.
     pub(crate) fn write_context(&mut self, slices: &[SeqSlice<'_>], rows: usize) -> Result<()> {

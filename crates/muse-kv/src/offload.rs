@@ -10,15 +10,15 @@ use crate::prefix::NONE;
 impl Pool {
     /// The node that ends the complete cached KV blocks of `prompt`, and their positions.
     fn deepest(&self, prompt: &[PositionKey]) -> (u32, usize) {
-        let (path, cached) = self.known(prompt);
+        let (path, cached) = self.cached_path(prompt);
         let blocks = cached / KV_BLOCK_SIZE;
         (blocks.checked_sub(1).map_or(NONE, |last| path[last]), blocks * KV_BLOCK_SIZE)
     }
 
-    /// Whether a KV block of the full group, and of the window group if `window`, can be taken.
-    fn can_take(&self, window: bool) -> bool {
-        let full = !self.free_full.is_empty() || self.tree.oldest_leaf().is_some();
-        let windows = !self.free_window.is_empty() || self.tree.oldest_window().is_some();
+    /// Whether a KV block of the full group, and of the window group if `window`, can be allocated.
+    fn can_allocate(&self, window: bool) -> bool {
+        let full = !self.free_full.is_empty() || self.tree.lru_leaf().is_some();
+        let windows = !self.free_window.is_empty() || self.tree.lru_window_block().is_some();
         full && (windows || !window)
     }
 }
@@ -29,7 +29,9 @@ impl KvOffload for Pool {
     }
 
     fn cached(&self, out: &mut Vec<PrefixBlock>) {
-        out.extend(self.tree.unused().into_iter().filter_map(|id| self.tree.prefix_block(id)));
+        out.extend(
+            self.tree.evictable_blocks().into_iter().filter_map(|id| self.tree.prefix_block(id)),
+        );
     }
 
     fn missing(&self, prompt: &[PositionKey]) -> Option<(PrefixHash, Range<usize>)> {
@@ -39,21 +41,21 @@ impl KvOffload for Pool {
         Some((self.tree.hash(parent).extend(keys), block))
     }
 
-    fn adopt(&mut self, prompt: &[PositionKey], window: bool) -> Option<PrefixBlock> {
+    fn allocate_missing(&mut self, prompt: &[PositionKey], window: bool) -> Option<PrefixBlock> {
         let (parent, cached) = self.deepest(prompt);
         let keys = &prompt[cached..cached + KV_BLOCK_SIZE];
-        let (known, shared) = self.tree.closest(parent, keys);
-        self.drop_beginning(known, shared);
-        // Held: it must not be evicted for the block that continues it.
+        let (known, shared) = self.tree.longest_match(parent, keys);
+        self.evict_partial_prefix(known, shared);
+        // Referenced so that it is not evicted for the block that continues it.
         if parent != NONE {
-            self.tree.hold(parent);
+            self.tree.add_ref(parent);
         }
-        let blocks = self.can_take(window).then(|| {
+        let blocks = self.can_allocate(window).then(|| {
             let full = self.allocate_full();
             (full, if window { self.allocate_window() } else { NONE })
         });
         if parent != NONE {
-            self.tree.release(parent);
+            self.tree.release_ref(parent);
         }
         let (full, window) = blocks?;
         for (position, &key) in keys.iter().enumerate() {
@@ -61,9 +63,9 @@ impl KvOffload for Pool {
         }
         self.tree.link(parent, full, window, KV_BLOCK_SIZE);
         if window != NONE {
-            self.tree.release_window(full);
+            self.tree.release_window_ref(full);
         }
-        self.tree.release(full);
+        self.tree.release_ref(full);
         self.tree.prefix_block(full)
     }
 }

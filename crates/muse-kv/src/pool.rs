@@ -93,7 +93,7 @@ impl Pool {
     }
 
     /// First KV block of the window group that a sequence of `len` positions attends to.
-    fn oldest(&self, len: u32) -> usize {
+    fn first_window_block(&self, len: u32) -> usize {
         (len.saturating_sub(self.options.window_reach) / BLOCK) as usize
     }
 
@@ -104,11 +104,11 @@ impl Pool {
     }
 
     /// Nodes that hold the leading positions of `keys`, and how many positions they hold.
-    pub(crate) fn known(&self, keys: &[PositionKey]) -> (Vec<u32>, usize) {
+    pub(crate) fn cached_path(&self, keys: &[PositionKey]) -> (Vec<u32>, usize) {
         let (mut path, mut parent) = (Vec::new(), NONE);
         loop {
             let done = path.len() * KV_BLOCK_SIZE;
-            let (id, shared) = self.tree.closest(parent, &keys[done..]);
+            let (id, shared) = self.tree.longest_match(parent, &keys[done..]);
             if shared > 0 {
                 path.push(id);
             }
@@ -122,7 +122,7 @@ impl Pool {
     /// The longest length up to `len` that can be reused: the blocks of its window are cached.
     fn reusable(&self, path: &[u32], mut len: usize) -> usize {
         loop {
-            let window = self.oldest(len as u32)..len.div_ceil(KV_BLOCK_SIZE);
+            let window = self.first_window_block(len as u32)..len.div_ceil(KV_BLOCK_SIZE);
             let gap = window.rev().find(|&i| self.tree.window(path[i]) == NONE);
             match gap {
                 Some(block) => len = block * KV_BLOCK_SIZE,
@@ -137,7 +137,7 @@ impl Pool {
         if let Some(block) = self.free_full.pop() {
             return block;
         }
-        let leaf = self.tree.oldest_leaf().expect("counted as evictable");
+        let leaf = self.tree.lru_leaf().expect("counted as evictable");
         self.evict(leaf);
         self.free_full.pop().expect("just evicted")
     }
@@ -146,8 +146,8 @@ impl Pool {
         if let Some(block) = self.free_window.pop() {
             return block;
         }
-        let node = self.tree.oldest_window().expect("counted as evictable");
-        self.tree.take_window(node)
+        let node = self.tree.lru_window_block().expect("counted as evictable");
+        self.tree.detach_window_block(node)
     }
 
     fn evict(&mut self, leaf: u32) {
@@ -161,14 +161,14 @@ impl Pool {
         }
     }
 
-    /// Makes the borrowed KV block the sequence's own: by a copy if `can_copy`, else by taking it
+    /// Makes the partly shared KV block the sequence's own: by a copy if `can_copy`, else by taking it
     /// out of the tree, which needs that no other sequence uses it.
     fn copy_on_write(&mut self, seq: &mut Sequence, copies: &mut Vec<BlockCopy>, can_copy: bool) {
         let i = seq.shared;
         let (from, from_window) = (seq.full[i], *seq.window_at(i));
-        seq.borrows = false;
-        self.tree.release_window(from);
-        self.tree.release(from);
+        seq.shares_partial = false;
+        self.tree.release_window_ref(from);
+        self.tree.release_ref(from);
         if !can_copy {
             while let Some(leaf) = self.tree.leaf_below(from) {
                 self.evict(leaf);
@@ -176,12 +176,12 @@ impl Pool {
             self.tree.unlink(from);
             return;
         }
-        // Held while the destinations are taken: it must not be evicted for them.
-        self.tree.hold(from);
-        self.tree.hold_window(from);
+        // Referenced so that it is not evicted for the destinations.
+        self.tree.add_ref(from);
+        self.tree.add_window_ref(from);
         let (to, to_window) = (self.allocate_full(), self.allocate_window());
-        self.tree.release_window(from);
-        self.tree.release(from);
+        self.tree.release_window_ref(from);
+        self.tree.release_ref(from);
         let positions = (seq.len % BLOCK) as usize;
         self.tree.copy_keys(from, to, positions);
         for (group, from, to) in
@@ -194,25 +194,25 @@ impl Pool {
     }
 
     /// Puts the first own KV block, which has just become complete, into the tree.
-    fn share(&mut self, seq: &mut Sequence) {
+    fn link_complete_block(&mut self, seq: &mut Sequence) {
         let i = seq.shared;
         let parent = if i == 0 { NONE } else { seq.full[i - 1] };
         let (block, window) = (seq.full[i], *seq.window_at(i));
-        let (known, shared) = self.tree.closest(parent, self.tree.keys(block));
+        let (known, shared) = self.tree.longest_match(parent, self.tree.keys(block));
         seq.shared += 1;
         if shared < KV_BLOCK_SIZE {
-            self.drop_beginning(known, shared);
+            self.evict_partial_prefix(known, shared);
             self.tree.link(parent, block, window, KV_BLOCK_SIZE);
             return;
         }
         // Equal keys after equal prefixes have equal K and V: the node's block is used instead.
-        self.tree.hold(known);
+        self.tree.add_ref(known);
         self.free_full.push(block);
         seq.full[i] = known;
         if self.tree.window(known) == NONE {
-            self.tree.give_window(known, window);
+            self.tree.attach_window_block(known, window);
         } else {
-            self.tree.hold_window(known);
+            self.tree.add_window_ref(known);
             self.free_window.push(window);
             *seq.window_at(i) = self.tree.window(known);
         }
@@ -220,25 +220,25 @@ impl Pool {
 
     /// Evicts an unused node that only holds the first `len` positions of a KV block about to be
     /// linked.
-    pub(crate) fn drop_beginning(&mut self, known: u32, len: usize) {
-        if known != NONE && self.tree.users(known) == 0 && self.tree.len(known) == len {
+    pub(crate) fn evict_partial_prefix(&mut self, known: u32, len: usize) {
+        if known != NONE && self.tree.ref_count(known) == 0 && self.tree.len(known) == len {
             self.evict(known);
         }
     }
 
     /// Puts the incomplete last KV block into the tree, for a sequence that continues there.
-    fn link_tail(&mut self, seq: &mut Sequence) {
+    fn link_partial_block(&mut self, seq: &mut Sequence) {
         let (i, len) = (seq.shared, (seq.len % BLOCK) as usize);
-        if len == 0 || seq.borrows {
+        if len == 0 || seq.shares_partial {
             return;
         }
         let parent = if i == 0 { NONE } else { seq.full[i - 1] };
         let (block, window) = (seq.full[i], *seq.window_at(i));
-        let (known, shared) = self.tree.closest(parent, &self.tree.keys(block)[..len]);
+        let (known, shared) = self.tree.longest_match(parent, &self.tree.keys(block)[..len]);
         if shared < len {
-            self.drop_beginning(known, shared);
+            self.evict_partial_prefix(known, shared);
             self.tree.link(parent, block, window, len);
-            seq.borrows = true;
+            seq.shares_partial = true;
         }
     }
 
@@ -247,14 +247,14 @@ impl Pool {
         while seq.full.len() > from {
             let i = seq.full.len() - 1;
             let block = seq.full.pop().expect("one more than `from`");
-            let window = if i >= seq.passed { seq.window.pop() } else { None };
-            if i < seq.held() {
+            let window = if i >= seq.window_offset { seq.window.pop() } else { None };
+            if i < seq.shared_blocks() {
                 if window.is_some() {
-                    self.tree.release_window(block);
+                    self.tree.release_window_ref(block);
                 }
-                self.tree.release(block);
-                if seq.borrows {
-                    seq.borrows = false;
+                self.tree.release_ref(block);
+                if seq.shares_partial {
+                    seq.shares_partial = false;
                 } else {
                     seq.shared -= 1;
                 }
@@ -274,22 +274,22 @@ impl KvPool for Pool {
     fn open(&mut self, id: SeqId, prompt: &[PositionKey]) -> Result<u32> {
         // The last token of a prompt always runs: its logits are needed.
         let reusable = if self.options.prefix_caching { prompt.len().saturating_sub(1) } else { 0 };
-        let (path, known) = self.known(&prompt[..reusable]);
+        let (path, known) = self.cached_path(&prompt[..reusable]);
         let cached = self.reusable(&path, known);
         let mut seq = Sequence {
             len: cached as u32,
             shared: cached / KV_BLOCK_SIZE,
-            borrows: !cached.is_multiple_of(KV_BLOCK_SIZE),
-            passed: self.oldest(cached as u32),
+            shares_partial: !cached.is_multiple_of(KV_BLOCK_SIZE),
+            window_offset: self.first_window_block(cached as u32),
             // The most it can hold: a step does not allocate.
             full: Vec::with_capacity(self.options.blocks.full),
             window: Vec::with_capacity(self.window_span().min(self.options.blocks.window)),
         };
-        for (i, &block) in path.iter().enumerate().take(seq.held()) {
-            self.tree.hold(block);
+        for (i, &block) in path.iter().enumerate().take(seq.shared_blocks()) {
+            self.tree.add_ref(block);
             seq.full.push(block);
-            if i >= seq.passed {
-                self.tree.hold_window(block);
+            if i >= seq.window_offset {
+                self.tree.add_window_ref(block);
                 seq.window.push(self.tree.window(block));
             }
         }
@@ -302,11 +302,11 @@ impl KvPool for Pool {
         let mut seq = std::mem::take(self.seq_mut(id));
         // Blocks are reserved in both groups at once; only the oldest window blocks are freed.
         let more = blocks_for(end).saturating_sub(seq.full.len());
-        let copy = usize::from(seq.borrows && end > seq.len);
+        let copy = usize::from(seq.shares_partial && end > seq.len);
         let free = self.free();
         let can_copy = more + copy <= free.full && more + copy <= free.window;
-        // Without blocks for a copy, the only user of a borrowed block may take it itself.
-        let takes = copy == 1 && self.tree.users(seq.full[seq.shared]) == 1;
+        // Without blocks for a copy, the only user of a partly shared block may take it itself.
+        let takes = copy == 1 && self.tree.ref_count(seq.full[seq.shared]) == 1;
         if !(can_copy || takes && more <= free.full && more <= free.window) {
             *self.seq_mut(id) = seq;
             return Err(Error::Exhausted(format!(
@@ -333,21 +333,21 @@ impl KvPool for Pool {
         let mut seq = std::mem::take(self.seq_mut(id));
         let end = seq.len + keys.len() as u32;
         assert!(blocks_for(end) <= seq.full.len(), "committed positions were reserved");
-        assert!(keys.is_empty() || !seq.borrows, "committed positions were reserved");
+        assert!(keys.is_empty() || !seq.shares_partial, "committed positions were reserved");
         for &key in keys {
             let block = seq.full[(seq.len / BLOCK) as usize];
             self.tree.set_key(block, (seq.len % BLOCK) as usize, key);
             seq.len += 1;
             if seq.len.is_multiple_of(BLOCK) {
-                self.share(&mut seq);
+                self.link_complete_block(&mut seq);
             }
         }
-        let passed = self.oldest(seq.len);
-        for i in seq.passed..passed {
-            self.tree.release_window(seq.full[i]);
+        let window_offset = self.first_window_block(seq.len);
+        for i in seq.window_offset..window_offset {
+            self.tree.release_window_ref(seq.full[i]);
         }
-        seq.window.drain(..passed - seq.passed);
-        seq.passed = passed;
+        seq.window.drain(..window_offset - seq.window_offset);
+        seq.window_offset = window_offset;
         *self.seq_mut(id) = seq;
     }
 
@@ -358,16 +358,16 @@ impl KvPool for Pool {
         // The last block may be a node of which only the first positions stay.
         if !len.is_multiple_of(BLOCK) && seq.shared == blocks_for(len) {
             seq.shared -= 1;
-            seq.borrows = true;
+            seq.shares_partial = true;
         }
         seq.len = len;
         // Blocks that had left the window and are in it again are still in the tree.
-        let oldest = self.oldest(len).min(seq.passed);
-        for i in (oldest..seq.passed.min(seq.full.len())).rev() {
-            self.tree.hold_window(seq.full[i]);
+        let oldest = self.first_window_block(len).min(seq.window_offset);
+        for i in (oldest..seq.window_offset.min(seq.full.len())).rev() {
+            self.tree.add_window_ref(seq.full[i]);
             seq.window.insert(0, self.tree.window(seq.full[i]));
         }
-        seq.passed = oldest;
+        seq.window_offset = oldest;
         *self.seq_mut(id) = seq;
     }
 
@@ -377,20 +377,20 @@ impl KvPool for Pool {
 
     fn block_table(&self, id: SeqId) -> BlockTable<'_> {
         let seq = self.seq(id);
-        let window_base = (seq.passed * KV_BLOCK_SIZE) as u32;
+        let window_base = (seq.window_offset * KV_BLOCK_SIZE) as u32;
         BlockTable { full: &seq.full, window: &seq.window, window_base }
     }
 
     fn close(&mut self, id: SeqId) {
         let mut seq = self.seqs.remove(&id).expect("an open sequence");
-        self.link_tail(&mut seq);
+        self.link_partial_block(&mut seq);
         self.drop_blocks(&mut seq, 0);
     }
 
     fn free(&self) -> BlockCount {
         BlockCount {
-            full: self.free_full.len() + self.tree.idle,
-            window: self.free_window.len() + self.tree.idle_windows,
+            full: self.free_full.len() + self.tree.evictable,
+            window: self.free_window.len() + self.tree.evictable_windows,
         }
     }
 

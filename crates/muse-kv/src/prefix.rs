@@ -14,8 +14,8 @@ pub(crate) struct Tree {
     first_root: u32,
     root: PrefixHash,
     /// Nodes that no sequence uses, and nodes whose window block no sequence uses.
-    pub(crate) idle: usize,
-    pub(crate) idle_windows: usize,
+    pub(crate) evictable: usize,
+    pub(crate) evictable_windows: usize,
     clock: u64,
 }
 
@@ -31,10 +31,10 @@ struct Node {
     /// Its KV block of the window group, while it is cached.
     window: u32,
     /// Sequences that use it, and those of them that still use its window block.
-    users: u32,
-    window_users: u32,
-    used: u64,
-    window_used: u64,
+    ref_count: u32,
+    window_ref_count: u32,
+    last_used: u64,
+    window_last_used: u64,
 }
 
 /// Host memory of a pool for each KV block of the full group: its node and its keys.
@@ -48,10 +48,10 @@ const UNLINKED: Node = Node {
     first_child: NONE,
     next: NONE,
     window: NONE,
-    users: 0,
-    window_users: 0,
-    used: 0,
-    window_used: 0,
+    ref_count: 0,
+    window_ref_count: 0,
+    last_used: 0,
+    window_last_used: 0,
 };
 
 impl Tree {
@@ -61,8 +61,8 @@ impl Tree {
             keys: vec![PositionKey::Token(Token(0)); full_blocks * KV_BLOCK_SIZE],
             first_root: NONE,
             root,
-            idle: 0,
-            idle_windows: 0,
+            evictable: 0,
+            evictable_windows: 0,
             clock: 0,
         }
     }
@@ -98,8 +98,8 @@ impl Tree {
         self.node(id).len
     }
 
-    pub(crate) fn users(&self, id: u32) -> u32 {
-        self.node(id).users
+    pub(crate) fn ref_count(&self, id: u32) -> u32 {
+        self.node(id).ref_count
     }
 
     fn children(&self, parent: u32) -> impl Iterator<Item = u32> {
@@ -109,7 +109,7 @@ impl Tree {
     }
 
     /// The child of `parent` with the longest common beginning with `keys`, and its length.
-    pub(crate) fn closest(&self, parent: u32, keys: &[PositionKey]) -> (u32, usize) {
+    pub(crate) fn longest_match(&self, parent: u32, keys: &[PositionKey]) -> (u32, usize) {
         let mut best = (NONE, 0);
         for id in self.children(parent) {
             let own = &self.keys(id)[..self.node(id).len];
@@ -133,8 +133,8 @@ impl Tree {
             parent,
             next: first,
             window,
-            users: 1,
-            window_users: u32::from(window != NONE),
+            ref_count: 1,
+            window_ref_count: u32::from(window != NONE),
             ..UNLINKED
         };
         *self.first_of(parent) = block;
@@ -154,11 +154,12 @@ impl Tree {
     }
 
     /// Complete KV blocks that no sequence uses, least recently used first.
-    pub(crate) fn unused(&self) -> Vec<u32> {
+    pub(crate) fn evictable_blocks(&self) -> Vec<u32> {
         let ids = 0..self.nodes.len() as u32;
-        let idle = |id: &u32| self.node(*id).users == 0 && self.prefix_block(*id).is_some();
-        let mut ids: Vec<u32> = ids.filter(idle).collect();
-        ids.sort_by_key(|&id| self.node(id).used);
+        let evictable =
+            |id: &u32| self.node(*id).ref_count == 0 && self.prefix_block(*id).is_some();
+        let mut ids: Vec<u32> = ids.filter(evictable).collect();
+        ids.sort_by_key(|&id| self.node(id).last_used);
         ids
     }
 
@@ -169,15 +170,18 @@ impl Tree {
     /// Removes an unused node without children. Its full block is free; returns its window block.
     pub(crate) fn unlink(&mut self, id: u32) -> u32 {
         let node = self.node(id).clone();
-        assert!(node.linked && node.users == 0 && node.first_child == NONE, "node {id} is in use");
+        assert!(
+            node.linked && node.ref_count == 0 && node.first_child == NONE,
+            "node {id} is in use"
+        );
         let before = self.children(node.parent).find(|&other| self.node(other).next == id);
         match before {
             Some(before) => self.node_mut(before).next = node.next,
             None => *self.first_of(node.parent) = node.next,
         }
         *self.node_mut(id) = UNLINKED;
-        self.idle -= 1;
-        self.idle_windows -= usize::from(node.window != NONE);
+        self.evictable -= 1;
+        self.evictable_windows -= usize::from(node.window != NONE);
         node.window
     }
 
@@ -188,63 +192,68 @@ impl Tree {
     }
 
     /// The least recently used leaf. A scan, which is rare beside the 64 positions it frees.
-    pub(crate) fn oldest_leaf(&self) -> Option<u32> {
-        let idle = |node: &Node| node.linked && node.users == 0 && node.first_child == NONE;
-        let ids = (0..self.nodes.len() as u32).filter(|&id| idle(self.node(id)));
-        ids.min_by_key(|&id| self.node(id).used)
+    pub(crate) fn lru_leaf(&self) -> Option<u32> {
+        let evictable =
+            |node: &Node| node.linked && node.ref_count == 0 && node.first_child == NONE;
+        let ids = (0..self.nodes.len() as u32).filter(|&id| evictable(self.node(id)));
+        ids.min_by_key(|&id| self.node(id).last_used)
     }
 
     /// The node whose window block is least recently used.
-    pub(crate) fn oldest_window(&self) -> Option<u32> {
-        let idle = |node: &Node| node.linked && node.window != NONE && node.window_users == 0;
-        let ids = (0..self.nodes.len() as u32).filter(|&id| idle(self.node(id)));
-        ids.min_by_key(|&id| self.node(id).window_used)
+    pub(crate) fn lru_window_block(&self) -> Option<u32> {
+        let evictable =
+            |node: &Node| node.linked && node.window != NONE && node.window_ref_count == 0;
+        let ids = (0..self.nodes.len() as u32).filter(|&id| evictable(self.node(id)));
+        ids.min_by_key(|&id| self.node(id).window_last_used)
     }
 
     /// Takes the unused window block of a node.
-    pub(crate) fn take_window(&mut self, id: u32) -> u32 {
+    pub(crate) fn detach_window_block(&mut self, id: u32) -> u32 {
         let node = self.node_mut(id);
-        assert!(node.window != NONE && node.window_users == 0, "window block of {id} is in use");
-        self.idle_windows -= 1;
+        assert!(
+            node.window != NONE && node.window_ref_count == 0,
+            "window block of {id} is in use"
+        );
+        self.evictable_windows -= 1;
         std::mem::replace(&mut self.node_mut(id).window, NONE)
     }
 
     /// Gives a node without a window block one, with one user.
-    pub(crate) fn give_window(&mut self, id: u32, block: u32) {
+    pub(crate) fn attach_window_block(&mut self, id: u32, block: u32) {
         let node = self.node_mut(id);
-        assert!(node.window == NONE && node.window_users == 0, "node {id} has a window block");
+        assert!(node.window == NONE && node.window_ref_count == 0, "node {id} has a window block");
         node.window = block;
-        node.window_users = 1;
+        node.window_ref_count = 1;
     }
 
-    pub(crate) fn hold(&mut self, id: u32) {
+    pub(crate) fn add_ref(&mut self, id: u32) {
         let node = self.node_mut(id);
-        node.users += 1;
-        self.idle -= usize::from(self.node(id).users == 1);
+        node.ref_count += 1;
+        self.evictable -= usize::from(self.node(id).ref_count == 1);
     }
 
-    pub(crate) fn release(&mut self, id: u32) {
+    pub(crate) fn release_ref(&mut self, id: u32) {
         self.clock += 1;
         let clock = self.clock;
         let node = self.node_mut(id);
-        node.users -= 1;
-        node.used = clock;
-        self.idle += usize::from(self.node(id).users == 0);
+        node.ref_count -= 1;
+        node.last_used = clock;
+        self.evictable += usize::from(self.node(id).ref_count == 0);
     }
 
-    pub(crate) fn hold_window(&mut self, id: u32) {
+    pub(crate) fn add_window_ref(&mut self, id: u32) {
         let node = self.node_mut(id);
         assert!(node.window != NONE, "the window block of {id} is gone");
-        node.window_users += 1;
-        self.idle_windows -= usize::from(self.node(id).window_users == 1);
+        node.window_ref_count += 1;
+        self.evictable_windows -= usize::from(self.node(id).window_ref_count == 1);
     }
 
-    pub(crate) fn release_window(&mut self, id: u32) {
+    pub(crate) fn release_window_ref(&mut self, id: u32) {
         self.clock += 1;
         let clock = self.clock;
         let node = self.node_mut(id);
-        node.window_users -= 1;
-        node.window_used = clock;
-        self.idle_windows += usize::from(self.node(id).window_users == 0);
+        node.window_ref_count -= 1;
+        node.window_last_used = clock;
+        self.evictable_windows += usize::from(self.node(id).window_ref_count == 0);
     }
 }

@@ -122,7 +122,7 @@ impl Bench {
         let footprint = ModelFootprint { spec: &spec, captured_layers: captured.len() };
         let pool = Pool::new(PoolOptions {
             blocks: sizes.blocks,
-            window_reach: drafter.reach().max(footprint.window_reach()),
+            window_reach: drafter.window_reach().max(footprint.window_reach()),
             max_step_tokens: ROWS as u32,
             ..PoolOptions::default()
         });
@@ -132,24 +132,24 @@ impl Bench {
         Ok(Self { engine, script, submitted: 0 })
     }
 
-    /// Runs requests to their end. Returns what each heard.
-    fn run(&mut self, asks: &[TestRequest]) -> Result<Vec<Received>> {
+    /// Runs requests to their end. Returns what each received.
+    fn run(&mut self, requests: &[TestRequest]) -> Result<Vec<Received>> {
         let clock = Instant::now();
         let vocab = self.engine.limits().vocab;
         let mut clients: Vec<Client> = Vec::new();
-        for ask in asks {
+        for request in requests {
             let (client, sink) = client(None);
             let id = SeqId(self.submitted);
-            self.engine.submit(id, ask.request(vocab), sink, clock.elapsed())?;
+            self.engine.submit(id, request.request(vocab), sink, clock.elapsed())?;
             self.submitted += 1;
             clients.push(client);
         }
         while self.engine.step(&|| clock.elapsed())? {}
-        let heard = |client: &Client| client.lock().expect("no panic").clone();
-        Ok(clients.iter().map(heard).collect())
+        let received = |client: &Client| client.lock().expect("no panic").clone();
+        Ok(clients.iter().map(received).collect())
     }
 
-    fn random_ask(&self, seed: u64, tokens: u32) -> TestRequest {
+    fn random_request(&self, seed: u64, tokens: u32) -> TestRequest {
         let vocab = self.engine.limits().vocab as u64;
         let token = |p| Token((hash64(seed, p) % vocab) as u32);
         TestRequest::greedy((0..PROMPT as u64).map(token).collect(), tokens)
@@ -158,12 +158,13 @@ impl Bench {
     fn throughput(&mut self, tokens: u32) -> Result<()> {
         let mut single = 0.0;
         for together in TOGETHER {
-            let ask = |i| TestRequest { max_draft: Some(0), ..self.random_ask(i, tokens) };
-            let asks: Vec<TestRequest> = (1..=together as u64).map(ask).collect();
-            let heard = self.run(&asks)?;
+            let request = |i| TestRequest { max_draft: Some(0), ..self.random_request(i, tokens) };
+            let requests: Vec<TestRequest> = (1..=together as u64).map(request).collect();
+            let received = self.run(&requests)?;
             // Prompts are read in one step; from then on all of them decode.
-            let said: u32 = heard.iter().map(|heard| heard.done[0].usage.completion - 1).sum();
-            let took = heard.iter().map(|heard| heard.done[0].timings.decode).max();
+            let said: u32 =
+                received.iter().map(|received| received.done[0].usage.completion - 1).sum();
+            let took = received.iter().map(|received| received.done[0].timings.decode).max();
             let rate = f64::from(said) / took.unwrap_or_default().as_secs_f64();
             if together == 1 {
                 single = rate;
@@ -175,36 +176,40 @@ impl Bench {
 
     /// Drafting by choice against always and never, on the golden chats one after the other.
     fn choose_on_chats(&mut self, rounds: usize) -> Result<()> {
-        let asks: Vec<TestRequest> =
+        let requests: Vec<TestRequest> =
             chats()[..18].iter().map(|chat| talk(chat.prompt.clone())).collect();
-        self.compare("golden chats", &asks, rounds)
+        self.compare("golden chats", &requests, rounds)
     }
 
     /// The same on what the model says to random prompts, by how often drafts are right.
     fn choose_on_replays(&mut self, tokens: u32, rounds: usize) -> Result<()> {
-        let ask = self.random_ask(1, tokens);
-        let plain = TestRequest { max_draft: Some(0), ..ask.clone() };
-        let heard = self.run(std::slice::from_ref(&plain))?;
+        let request = self.random_request(1, tokens);
+        let plain = TestRequest { max_draft: Some(0), ..request.clone() };
+        let received = self.run(std::slice::from_ref(&plain))?;
         let Some(script) = self.script.clone() else {
-            return self.compare("the drafter", &[ask], rounds);
+            return self.compare("the drafter", &[request], rounds);
         };
         for hit in HITS {
-            let tokens = [ask.prompt.clone(), ids(&heard[0].tokens)].concat();
+            let tokens = [request.prompt.clone(), ids(&received[0].tokens)].concat();
             *script.lock().expect("no panic while it was held") = Script { tokens, hit };
-            self.compare(&format!("drafts right by {hit}"), std::slice::from_ref(&ask), rounds)?;
+            self.compare(
+                &format!("drafts right by {hit}"),
+                std::slice::from_ref(&request),
+                rounds,
+            )?;
         }
         Ok(())
     }
 
-    fn compare(&mut self, name: &str, asks: &[TestRequest], rounds: usize) -> Result<()> {
+    fn compare(&mut self, name: &str, requests: &[TestRequest], rounds: usize) -> Result<()> {
         let mut rates = [const { Vec::new() }; MODES.len()];
         let mut kept = [(0, 0); MODES.len()];
         for _ in 0..rounds {
             for ((&(_, max_draft), rates), kept) in MODES.iter().zip(&mut rates).zip(&mut kept) {
                 let (mut tokens, mut seconds) = (0, 0.0);
-                for ask in asks {
-                    let heard = self.run(&[TestRequest { max_draft, ..ask.clone() }])?;
-                    let Done { usage, timings, .. } = &heard[0].done[0];
+                for request in requests {
+                    let received = self.run(&[TestRequest { max_draft, ..request.clone() }])?;
+                    let Done { usage, timings, .. } = &received[0].done[0];
                     tokens += usage.completion - 1;
                     seconds += timings.decode.as_secs_f64();
                     kept.0 += usage.verifies.len();
@@ -232,12 +237,14 @@ impl Bench {
         ] {
             let chats = chats();
             let of_kind = chats.iter().filter(|chat| names.contains(&chat.name.as_str()));
-            let whole = |ask| TestRequest { max_draft: Some(WIDTH as u32), ..ask };
-            let asks: Vec<TestRequest> =
+            let whole = |request| TestRequest { max_draft: Some(WIDTH as u32), ..request };
+            let requests: Vec<TestRequest> =
                 of_kind.map(|chat| whole(talk(chat.prompt.clone()))).collect();
-            let heard = self.run(&asks)?;
-            let accepted: Vec<u32> =
-                heard.iter().flat_map(|heard| heard.done[0].usage.accepted_by_verify()).collect();
+            let received = self.run(&requests)?;
+            let accepted: Vec<u32> = received
+                .iter()
+                .flat_map(|received| received.done[0].usage.accepted_by_verify())
+                .collect();
             let (verifies, kept) = (accepted.len(), accepted.iter().sum::<u32>());
             println!(
                 "{kind}: {:.2} tokens a verify over {verifies} verifies",

@@ -23,7 +23,7 @@ const SLACK_KIB: u64 = 2048;
 /// Requests that wait or run.
 const MOST: usize = 40;
 
-/// Ends and tokens heard by all clients.
+/// Ends and tokens received by all clients.
 #[derive(Default)]
 struct Received {
     ends: AtomicU64,
@@ -45,14 +45,14 @@ fn main() -> Result<ExitCode> {
     let nano = Checkpoint::nano()?;
     let pair = Pair::new(cpu(), &*nano.target, Some(&*nano.drafter), KvType::Bf16, &[])?;
     let mut engine = pair.into_engine(&EngineOptions::default())?;
-    let heard = Arc::new(Received::default());
-    let (submitted, first, last) = keep_busy(&mut engine, &heard, minutes, seed)?;
+    let received = Arc::new(Received::default());
+    let (submitted, first, last) = keep_busy(&mut engine, &received, minutes, seed)?;
     let (free, total) = (engine.pool().free(), engine.pool().total());
-    let ends = heard.ends.load(Ordering::Relaxed);
+    let ends = received.ends.load(Ordering::Relaxed);
     println!(
         "{submitted} requests, {ends} ends, {} tokens; {first} KiB resident after a minute, {last} \
          at the end; {free:?} of {total:?} are free",
-        heard.tokens.load(Ordering::Relaxed)
+        received.tokens.load(Ordering::Relaxed)
     );
     let kept = ends == submitted && free == total && last <= first + SLACK_KIB;
     println!("{}", if kept { "passed" } else { "failed" });
@@ -62,7 +62,7 @@ fn main() -> Result<ExitCode> {
 /// Returns the requests, and the resident memory after the first minute and at the end, in KiB.
 fn keep_busy(
     engine: &mut EngineCore<Cpu>,
-    heard: &Arc<Received>,
+    received: &Arc<Received>,
     minutes: u64,
     seed: u64,
 ) -> Result<(u64, u64, u64)> {
@@ -72,12 +72,12 @@ fn keep_busy(
     let vocab = engine.limits().vocab;
     while clock.elapsed() < end {
         step += 1;
-        let dice = |salt: u64, n: u64| hash64(hash64(seed, step), salt) % n;
+        let random = |salt: u64, n: u64| hash64(hash64(seed, step), salt) % n;
         let (waiting, active) = engine.load();
-        if waiting + active < MOST && dice(1, 3) == 0 {
+        if waiting + active < MOST && random(1, 3) == 0 {
             submitted += 1;
-            let ask = ask(&prompts, &dice);
-            let ear = Arc::clone(heard);
+            let request = request(&prompts, &random);
+            let ear = Arc::clone(received);
             let sink = move |event| {
                 match event {
                     Event::Done(_) => ear.ends.fetch_add(1, Ordering::Relaxed),
@@ -86,10 +86,15 @@ fn keep_busy(
                 };
                 ControlFlow::Continue(())
             };
-            engine.submit(SeqId(submitted), ask.request(vocab), Box::new(sink), clock.elapsed())?;
+            engine.submit(
+                SeqId(submitted),
+                request.request(vocab),
+                Box::new(sink),
+                clock.elapsed(),
+            )?;
         }
-        if dice(2, 12) == 0 {
-            engine.cancel(SeqId(submitted - dice(3, MOST as u64).min(submitted)));
+        if random(2, 12) == 0 {
+            engine.cancel(SeqId(submitted - random(3, MOST as u64).min(submitted)));
         }
         engine.step(&|| clock.elapsed())?;
         if first.is_none() && clock.elapsed() > Duration::from_secs(60) {
@@ -101,19 +106,19 @@ fn keep_busy(
     Ok((submitted, first.unwrap_or(last), last))
 }
 
-fn ask(prompts: &[Vec<Token>], dice: &dyn Fn(u64, u64) -> u64) -> TestRequest {
-    let mut prompt = prompts[dice(4, prompts.len() as u64) as usize].clone();
-    if dice(5, 4) == 0 {
+fn request(prompts: &[Vec<Token>], random: &dyn Fn(u64, u64) -> u64) -> TestRequest {
+    let mut prompt = prompts[random(4, prompts.len() as u64) as usize].clone();
+    if random(5, 4) == 0 {
         // Nobody has asked this before.
-        prompt.extend((0..dice(6, 600)).map(|i| Token((dice(7 + i, 890)) as u32)));
+        prompt.extend((0..random(6, 600)).map(|i| Token((random(7 + i, 890)) as u32)));
     }
-    let temperature = [0.0, 0.8, 1.3][dice(8, 3) as usize];
-    let sampling = Sampling { temperature, seed: dice(9, 1000), ..Sampling::default() };
+    let temperature = [0.0, 0.8, 1.3][random(8, 3) as usize];
+    let sampling = Sampling { temperature, seed: random(9, 1000), ..Sampling::default() };
     TestRequest {
         sampling,
         stop: STOP.to_vec(),
-        deadline_ms: (dice(10, 10) == 0).then(|| dice(11, 500)),
-        ..TestRequest::greedy(prompt, 1 + dice(12, 200) as u32)
+        deadline_ms: (random(10, 10) == 0).then(|| random(11, 500)),
+        ..TestRequest::greedy(prompt, 1 + random(12, 200) as u32)
     }
 }
 

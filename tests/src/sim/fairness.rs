@@ -6,17 +6,17 @@ use muse_core::contract::{SeqId, Token};
 use muse_core::engine::EngineOptions;
 use muse_testkit::fake::FakeOptions;
 
-use super::arrivals::Dice;
+use super::generate::Random;
 use super::plant::PlantedFault;
-use super::rig::{Client, Rig, Setup, TestRequest, client};
+use super::test_engine::{Client, Setup, TestEngine, TestRequest, client};
 
 /// Time of a step on the engine's clock.
 const STEP: Duration = Duration::from_secs(1);
 /// Steps that a high priority is worth at most, twice: it counts for one request and against
 /// another.
-const MAX_HEAD_STARTS: u64 = 2 * 60;
+const MAX_PRIORITY_CREDITS: u64 = 2 * 60;
 /// Steps of waiting that another choice of the same request is worth.
-const GROUP_TURN: u64 = 30;
+const GROUP_PENALTY: u64 = 30;
 
 /// A fault that the simulation must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Unfair {
 
 /// An engine, its clock and its clients.
 struct Load {
-    rig: Rig,
+    engine: TestEngine,
     setup: Setup,
     fault: Unfair,
     step: u64,
@@ -46,8 +46,8 @@ struct Running {
 
 impl Load {
     fn new(setup: Setup, fault: Unfair) -> Result<Self, String> {
-        let rig = setup.build().map_err(|error| format!("setup: {error}"))?;
-        Ok(Self { rig, setup, fault, step: 0, clients: Vec::new() })
+        let engine = setup.build().map_err(|error| format!("setup: {error}"))?;
+        Ok(Self { engine, setup, fault, step: 0, clients: Vec::new() })
     }
 
     fn now(&self) -> Duration {
@@ -55,14 +55,14 @@ impl Load {
     }
 
     /// Submits a request. Returns its index.
-    fn submit(&mut self, mut ask: TestRequest) -> Result<usize, String> {
+    fn submit(&mut self, mut request: TestRequest) -> Result<usize, String> {
         if self.fault == Unfair::NoGroups {
-            ask.group = None;
+            request.group = None;
         }
         let (client, sink) = client(None);
         let id = SeqId(self.clients.len() as u64 + 1);
-        let (request, now) = (ask.request(self.setup.fake.vocab), self.now());
-        self.rig.engine.submit(id, request, sink, now).map_err(|error| error.to_string())?;
+        let (request, now) = (request.request(self.setup.fake.vocab), self.now());
+        self.engine.core.submit(id, request, sink, now).map_err(|error| error.to_string())?;
         self.clients.push(Running { client, submitted: self.step, first_token: None });
         Ok(self.clients.len() - 1)
     }
@@ -70,7 +70,7 @@ impl Load {
     fn run_step(&mut self) -> Result<(), String> {
         self.step += 1;
         let now = self.now();
-        self.rig.engine.step(&|| now).map_err(|error| error.to_string())?;
+        self.engine.core.step(&|| now).map_err(|error| error.to_string())?;
         for i in 0..self.clients.len() {
             if self.clients[i].first_token.is_none() && self.tokens(i) > 0 {
                 self.clients[i].first_token = Some(self.step);
@@ -93,10 +93,10 @@ impl Load {
     }
 }
 
-fn setup(dice: &mut Dice) -> Setup {
-    let slots = dice.between(2, 8) as usize;
+fn setup(random: &mut Random) -> Setup {
+    let slots = random.between(2, 8) as usize;
     // Enough for every sequence, or so little that choices preempt one another.
-    let blocks = if dice.one_in(3) { slots + 6 } else { 16 * slots };
+    let blocks = if random.one_in(3) { slots + 6 } else { 16 * slots };
     let fake = FakeOptions {
         full_blocks: blocks,
         window_blocks: blocks + 4,
@@ -110,37 +110,37 @@ fn setup(dice: &mut Dice) -> Setup {
         mixed_prefill_tokens: 64,
         ..EngineOptions::default()
     };
-    let drafter = dice.one_in(2).then_some((5, 40, 0.6));
+    let drafter = random.one_in(2).then_some((5, 40, 0.6));
     Setup { fake, drafter, options, plant: PlantedFault::Nothing }
 }
 
-fn greedy(dice: &mut Dice, prompt: u64, max_tokens: u64) -> TestRequest {
-    let token = |dice: &mut Dice| Token(dice.between(0, 60) as u32);
-    TestRequest::greedy((0..prompt).map(|_| token(dice)).collect(), max_tokens as u32)
+fn greedy(random: &mut Random, prompt: u64, max_tokens: u64) -> TestRequest {
+    let token = |random: &mut Random| Token(random.between(0, 60) as u32);
+    TestRequest::greedy((0..prompt).map(|_| token(random)).collect(), max_tokens as u32)
 }
 
 /// Many long choices of one request fill the engine; then other clients come. Each must get its
 /// first token in the step after it came, and one in every step from then on.
 pub fn choices_share_a_turn(seed: u64, fault: Unfair) -> Result<(), String> {
-    let mut dice = Dice::new(seed);
-    let setup = setup(&mut dice);
+    let mut random = Random::new(seed);
+    let setup = setup(&mut random);
     let slots = setup.options.max_num_seqs;
     let mut load = Load::new(setup, fault)?;
-    let choices = dice.between(slots as u64, 16);
-    let long = TestRequest { group: Some(1), ..greedy(&mut dice, 10, 400) };
+    let choices = random.between(slots as u64, 16);
+    let long = TestRequest { group: Some(1), ..greedy(&mut random, 10, 400) };
     for _ in 0..choices {
         load.submit(long.clone())?;
     }
-    for _ in 0..dice.between(1, 350) {
+    for _ in 0..random.between(1, 350) {
         load.run_step()?;
     }
-    let others = dice.between(1, slots as u64 - 1).min(3);
+    let others = random.between(1, slots as u64 - 1).min(3);
     let mut singles = Vec::new();
     for i in 0..others {
-        let (prompt, tokens) = (dice.between(1, 16), dice.between(5, 30));
-        let group = dice.one_in(2).then_some(2 + i);
-        let ask = TestRequest { group, ..greedy(&mut dice, prompt, tokens) };
-        singles.push(load.submit(ask)?);
+        let (prompt, tokens) = (random.between(1, 16), random.between(5, 30));
+        let group = random.one_in(2).then_some(2 + i);
+        let request = TestRequest { group, ..greedy(&mut random, prompt, tokens) };
+        singles.push(load.submit(request)?);
     }
     for _ in 0..30 {
         load.run_step()?;
@@ -158,28 +158,29 @@ pub fn choices_share_a_turn(seed: u64, fault: Unfair) -> Result<(), String> {
 /// Clients that keep the engine full, some with many choices, some with the highest priority. No
 /// request may wait longer than its priority and its place among its choices explain.
 pub fn priorities_starve_nobody(seed: u64, fault: Unfair) -> Result<(), String> {
-    let mut dice = Dice::new(seed);
-    let setup = setup(&mut dice);
+    let mut random = Random::new(seed);
+    let setup = setup(&mut random);
     let slots = setup.options.max_num_seqs as u64;
     let mut load = Load::new(setup, fault)?;
     let mut busy: Vec<(usize, i32)> = Vec::new();
     let mut ordinary = Vec::new();
-    let arrives = dice.between(5, 60);
+    let arrives = random.between(5, 60);
     // As many choices wait at a time as there are slots.
-    let choices = dice.between(1, 3);
-    let bound = MAX_HEAD_STARTS + choices * GROUP_TURN + 200;
+    let choices = random.between(1, 3);
+    let bound = MAX_PRIORITY_CREDITS + choices * GROUP_PENALTY + 200;
     for step in 0..arrives + bound + 100 {
         busy.retain(|&(i, _)| !load.is_done(i));
         while busy.len() < 2 * slots as usize {
-            let tokens = dice.between(5, 25);
-            let ask = TestRequest { priority: i32::MAX, ..greedy(&mut dice, 4, tokens) };
-            busy.push((load.submit(ask)?, i32::MAX));
+            let tokens = random.between(5, 25);
+            let request = TestRequest { priority: i32::MAX, ..greedy(&mut random, 4, tokens) };
+            busy.push((load.submit(request)?, i32::MAX));
         }
         if step == arrives {
-            let priority = if dice.one_in(2) { i32::MIN } else { 0 };
+            let priority = if random.one_in(2) { i32::MIN } else { 0 };
             for _ in 0..choices {
-                let ask = TestRequest { priority, group: Some(1), ..greedy(&mut dice, 8, 20) };
-                ordinary.push(load.submit(ask)?);
+                let request =
+                    TestRequest { priority, group: Some(1), ..greedy(&mut random, 8, 20) };
+                ordinary.push(load.submit(request)?);
             }
         }
         load.run_step()?;

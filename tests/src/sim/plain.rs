@@ -8,11 +8,11 @@ use muse_core::contract::{
 };
 use muse_testkit::fake::{FakeBackend, FakeModel, FakeOptions, FakeTarget};
 
-use super::rig::TestRequest;
+use super::test_engine::TestRequest;
 
 /// The completion of a request that runs alone without drafting.
-pub fn plain(fake: FakeOptions, ask: &TestRequest) -> Vec<Sampled> {
-    let rows = ask.prompt.len() + ask.max_tokens as usize;
+pub fn plain(fake: FakeOptions, request: &TestRequest) -> Vec<Sampled> {
+    let rows = request.prompt.len() + request.max_tokens as usize;
     let blocks = rows.div_ceil(KV_BLOCK_SIZE);
     let fake = FakeOptions { full_blocks: blocks, window_blocks: blocks, ..fake };
     let backend = Arc::new(FakeBackend::default());
@@ -21,12 +21,12 @@ pub fn plain(fake: FakeOptions, ask: &TestRequest) -> Vec<Sampled> {
     let blocks: Vec<u32> = (0..blocks as u32).collect();
     let table = BlockTable { full: &blocks, window: &blocks, window_base: 0 };
 
-    let mut constraint = ask.constraint(fake.vocab);
+    let mut constraint = request.constraint(fake.vocab);
     let mut history =
-        History { prompt: ask.prompt.iter().copied().collect(), ..Default::default() };
-    let mut tokens = ask.prompt.clone();
+        History { prompt: request.prompt.iter().copied().collect(), ..Default::default() };
+    let mut tokens = request.prompt.clone();
     let (mut completion, mut start) = (Vec::new(), 0);
-    while completion.len() < ask.max_tokens as usize {
+    while completion.len() < request.max_tokens as usize {
         for (position, token) in tokens.iter().enumerate().skip(start) {
             let slice = SeqSlice { start: position as u32, len: 1, blocks: table };
             let input = BatchInput::Tokens(std::slice::from_ref(token));
@@ -40,17 +40,17 @@ pub fn plain(fake: FakeOptions, ask: &TestRequest) -> Vec<Sampled> {
             constraint.mask(&mut mask).expect("a mask");
             mask
         });
-        if completion.len() < ask.min_tokens as usize {
-            mask = without_stops(mask, &ask.stop, fake.vocab);
+        if completion.len() < request.min_tokens as usize {
+            mask = without_stops(mask, &request.stop, fake.vocab);
         }
         let row = SampleRow {
             row: 0,
-            sampling: &ask.sampling,
+            sampling: &request.sampling,
             history: &history,
             drafted: &[],
             mask: mask.as_ref(),
             position: start as u32,
-            logprobs: ask.logprobs,
+            logprobs: request.logprobs,
         };
         let mut sampled = Vec::new();
         backend.sample(target.logits(), &[row], &mut sampled).expect("a choice");
@@ -62,7 +62,7 @@ pub fn plain(fake: FakeOptions, ask: &TestRequest) -> Vec<Sampled> {
         }
         tokens.push(token);
         completion.push(sampled);
-        if ask.stop.contains(&token) {
+        if request.stop.contains(&token) {
             break;
         }
     }

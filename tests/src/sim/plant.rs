@@ -126,8 +126,8 @@ impl Drafter<FakeBackend> for ForgetfulDrafter {
         self.inner.width()
     }
 
-    fn reach(&self) -> u32 {
-        self.inner.reach()
+    fn window_reach(&self) -> u32 {
+        self.inner.window_reach()
     }
 
     fn append_context(

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use muse_core::contract::{FinishReason, SeqId};
 
-use super::arrivals::{Arrival, Dice, arrivals, setup};
+use super::generate::{Arrival, Random, arrivals, setup};
 use super::plain::plain;
 use super::plant::PlantedFault;
-use super::rig::{Client, Received, Rig, Setup, client, ids};
+use super::test_engine::{Client, Received, Setup, TestEngine, client, ids};
 
 /// What happened in a run without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub struct Report {
     pub cached: u64,
 }
 
-/// A request on its way.
-struct Running {
+/// A submitted request, with what its client does and has received.
+struct TrackedRequest {
     arrival: Arrival,
     id: SeqId,
     client: Client,
@@ -37,40 +37,40 @@ struct Running {
 
 /// Runs a seed. `Err` names the violated invariant.
 pub fn run(seed: u64, plant: PlantedFault) -> Result<Report, String> {
-    let mut dice = Dice::new(seed);
-    let setup = setup(&mut dice, plant);
-    let mut rig = setup.build().map_err(|error| format!("setup: {error}"))?;
-    let longest = u64::from(rig.engine.limits().positions());
+    let mut random = Random::new(seed);
+    let setup = setup(&mut random, plant);
+    let mut engine = setup.build().map_err(|error| format!("setup: {error}"))?;
+    let longest = u64::from(engine.core.limits().positions());
     if longest < 4 {
         return Ok(Report::default());
     }
-    let mut coming = arrivals(&mut dice, &setup, longest);
-    let fails = dice.one_in(10);
+    let mut coming = arrivals(&mut random, &setup, longest);
+    let fails = random.one_in(10);
     if fails {
-        let n = dice.between(1, 60);
-        if dice.one_in(2) {
-            rig.backend.fail_at(n);
+        let n = random.between(1, 60);
+        if random.one_in(2) {
+            engine.backend.fail_at(n);
         } else {
-            rig.fail_at.store(n, Ordering::Relaxed);
+            engine.fail_at.store(n, Ordering::Relaxed);
         }
     }
-    let (running, failed) = drive(&mut rig, &setup, &mut coming, longest)?;
+    let (running, failed) = drive(&mut engine, &setup, &mut coming, longest)?;
     if failed && !fails {
         return Err("the engine failed without a fault".into());
     }
-    judge(&rig, &setup, &running, failed)
+    check_run(&engine, &setup, &running, failed)
 }
 
 /// Steps until nothing is left. Returns whether the engine failed.
 fn drive(
-    rig: &mut Rig,
+    engine: &mut TestEngine,
     setup: &Setup,
     coming: &mut Vec<Arrival>,
     longest: u64,
-) -> Result<(Vec<Running>, bool), String> {
-    let work: u64 = coming.iter().map(|a| (a.ask.prompt.len() as u64).max(longest) + 100).sum();
+) -> Result<(Vec<TrackedRequest>, bool), String> {
+    let work: u64 = coming.iter().map(|a| (a.request.prompt.len() as u64).max(longest) + 100).sum();
     let clock = Cell::new(Duration::ZERO);
-    let mut running: Vec<Running> = Vec::new();
+    let mut running: Vec<TrackedRequest> = Vec::new();
     for step in 0.. {
         // The best-ranked sequence runs at least a token in every step, so that all are done in as
         // many steps as there are tokens; preempted ones run some of theirs again.
@@ -84,25 +84,26 @@ fn drive(
             let arrival = with_history(coming.remove(0), &running, longest);
             let id = SeqId(running.len() as u64 + 1);
             let (client, sink) = client(arrival.leaves_after);
-            let request = arrival.ask.request(setup.fake.vocab);
-            rig.engine
+            let request = arrival.request.request(setup.fake.vocab);
+            engine
+                .core
                 .submit(id, request, sink, clock.get())
                 .map_err(|error| format!("request {}: {error}", id.0))?;
-            running.push(Running { arrival, id, client, ended: None });
+            running.push(TrackedRequest { arrival, id, client, ended: None });
         }
-        for request in &running {
-            if request.arrival.cancelled_after.map(|after| request.arrival.step + after)
+        for tracked in &running {
+            if tracked.arrival.cancelled_after.map(|after| tracked.arrival.step + after)
                 == Some(step)
             {
-                rig.engine.cancel(request.id);
+                engine.core.cancel(tracked.id);
             }
         }
         // Time passes within a step, far from the next one's.
-        let (model, before) = (&rig.model, rig.model.elapsed());
-        let outcome = rig.engine.step(&|| clock.get() + (model.elapsed() - before));
-        for request in &mut running {
-            if request.ended.is_none() && !receive(&request.client).done.is_empty() {
-                request.ended = Some(step);
+        let (model, before) = (&engine.model, engine.model.elapsed());
+        let outcome = engine.core.step(&|| clock.get() + (model.elapsed() - before));
+        for tracked in &mut running {
+            if tracked.ended.is_none() && !receive(&tracked.client).done.is_empty() {
+                tracked.ended = Some(step);
             }
         }
         match outcome {
@@ -115,13 +116,13 @@ fn drive(
 }
 
 /// Puts prompt and completion of an earlier request in front, as the next message of a chat does.
-fn with_history(mut arrival: Arrival, running: &[Running], longest: u64) -> Arrival {
+fn with_history(mut arrival: Arrival, running: &[TrackedRequest], longest: u64) -> Arrival {
     if let Some(earlier) = arrival.follows.and_then(|i| running.get(i)) {
-        let mut prompt = earlier.arrival.ask.prompt.clone();
+        let mut prompt = earlier.arrival.request.prompt.clone();
         prompt.extend(ids(&receive(&earlier.client).tokens));
-        prompt.extend(&arrival.ask.prompt[..arrival.ask.prompt.len().min(9)]);
+        prompt.extend(&arrival.request.prompt[..arrival.request.prompt.len().min(9)]);
         prompt.truncate(longest as usize - 1);
-        arrival.ask.prompt = prompt;
+        arrival.request.prompt = prompt;
     }
     arrival
 }
@@ -130,25 +131,31 @@ fn receive(client: &Client) -> Received {
     client.lock().expect("no client panics").clone()
 }
 
-fn judge(rig: &Rig, setup: &Setup, running: &[Running], failed: bool) -> Result<Report, String> {
+/// Checks every invariant at the end of a run.
+fn check_run(
+    engine: &TestEngine,
+    setup: &Setup,
+    running: &[TrackedRequest],
+    failed: bool,
+) -> Result<Report, String> {
     let mut report = Report { requests: running.len(), ..Report::default() };
     let mut trace = DefaultHasher::new();
-    for request in running {
-        let heard = receive(&request.client);
-        check(request, &heard, setup, rig.engine.limits().positions(), failed)
-            .map_err(|broken| format!("request {}: {broken}", request.id.0))?;
-        let done = &heard.done[0];
+    for tracked in running {
+        let received = receive(&tracked.client);
+        check(tracked, &received, setup, engine.core.limits().positions(), failed)
+            .map_err(|broken| format!("request {}: {broken}", tracked.id.0))?;
+        let done = &received.done[0];
         let whole = matches!(done.reason, FinishReason::Stop(_) | FinishReason::Length);
         report.complete += usize::from(whole);
         report.accepted += u64::from(done.usage.accepted());
         report.cached += u64::from(done.usage.cached);
-        format!("{:?} {:?} {heard:?}", request.id, request.ended).hash(&mut trace);
+        format!("{:?} {:?} {received:?}", tracked.id, tracked.ended).hash(&mut trace);
     }
-    let (free, total) = (rig.engine.pool().free(), rig.engine.pool().total());
+    let (free, total) = (engine.core.pool().free(), engine.core.pool().total());
     if free != total {
         return Err(format!("{free:?} blocks are free at the end, of {total:?}"));
     }
-    let stale = rig.log.stale.load(Ordering::Relaxed);
+    let stale = engine.log.stale.load(Ordering::Relaxed);
     if stale > 0 {
         return Err(format!("the drafter met {stale} stale rows"));
     }
@@ -157,52 +164,52 @@ fn judge(rig: &Rig, setup: &Setup, running: &[Running], failed: bool) -> Result<
 }
 
 fn check(
-    request: &Running,
-    heard: &Received,
+    tracked: &TrackedRequest,
+    received: &Received,
     setup: &Setup,
     positions: u32,
     failed: bool,
 ) -> Result<(), String> {
-    let Arrival { step, ask, cancelled_after, leaves_after, .. } = &request.arrival;
-    let [done] = &heard.done[..] else {
-        return Err(format!("{} ends, expected one", heard.done.len()));
+    let Arrival { step, request, cancelled_after, leaves_after, .. } = &tracked.arrival;
+    let [done] = &received.done[..] else {
+        return Err(format!("{} ends, expected one", received.done.len()));
     };
-    if heard.late {
+    if received.late {
         return Err("something came after the end".into());
     }
-    let mut ask = ask.clone();
-    ask.max_tokens = ask.max_tokens.min(positions - ask.prompt.len() as u32);
-    let expect = plain(setup.fake, &ask);
-    let said = heard.tokens.len();
-    if heard.tokens[..] != expect[..said.min(expect.len())] {
-        return Err(format!("said {:?}, alone {:?}", ids(&heard.tokens), ids(&expect)));
+    let mut request = request.clone();
+    request.max_tokens = request.max_tokens.min(positions - request.prompt.len() as u32);
+    let expect = plain(setup.fake, &request);
+    let count = received.tokens.len();
+    if received.tokens[..] != expect[..count.min(expect.len())] {
+        return Err(format!("got {:?}, alone {:?}", ids(&received.tokens), ids(&expect)));
     }
-    let at = request.ended.expect("it ended");
-    let last = heard.tokens.last().map(|sampled| sampled.token);
+    let at = tracked.ended.expect("it ended");
+    let last = received.tokens.last().map(|sampled| sampled.token);
     match &done.reason {
-        FinishReason::Stop(token) if said == expect.len() && last == Some(*token) => {
-            if !ask.stop.contains(token) {
+        FinishReason::Stop(token) if count == expect.len() && last == Some(*token) => {
+            if !request.stop.contains(token) {
                 return Err(format!("stopped at {token:?}, which is no stop"));
             }
         }
-        FinishReason::Length if said == expect.len() && said == ask.max_tokens as usize => {}
+        FinishReason::Length if count == expect.len() && count == request.max_tokens as usize => {}
         FinishReason::Cancelled
-            if leaves_after.is_some_and(|n| n == said)
+            if leaves_after.is_some_and(|n| n == count)
                 || cancelled_after.is_some_and(|after| at == step + after) => {}
-        FinishReason::Deadline if ask.deadline_ms.is_some_and(|ms| at == step + ms) => {}
+        FinishReason::Deadline if request.deadline_ms.is_some_and(|ms| at == step + ms) => {}
         FinishReason::Failed(_) if failed => {}
-        reason => return Err(format!("{reason:?} after {said} of {} tokens", expect.len())),
+        reason => return Err(format!("{reason:?} after {count} of {} tokens", expect.len())),
     }
-    if ask.deadline_ms.is_some_and(|ms| at > step + ms) {
+    if request.deadline_ms.is_some_and(|ms| at > step + ms) {
         return Err(format!("ended in step {at}, past its deadline"));
     }
     let usage = &done.usage;
-    if usage.prompt as usize != ask.prompt.len()
-        || usage.completion as usize != said
+    if usage.prompt as usize != request.prompt.len()
+        || usage.completion as usize != count
         || usage.cached >= usage.prompt
         || usage.accepted() > usage.drafted()
     {
-        return Err(format!("usage {usage:?} for {said} tokens"));
+        return Err(format!("usage {usage:?} for {count} tokens"));
     }
     Ok(())
 }

@@ -254,7 +254,7 @@ impl AnswerParser {
             }
             SpecialToken::EndOfMessage | SpecialToken::EndOfTurn | SpecialToken::EndOfText => {
                 if header.is_empty() || header.is_framing() {
-                    self.leave(token);
+                    self.end_message(token);
                 } else {
                     self.header_is_answer(self.position);
                     self.special(token);
@@ -297,7 +297,7 @@ impl AnswerParser {
                 *held = HeldText::Start(HeaderParser::started(self.declared.longest()))
             }
             SpecialToken::EndOfMessage | SpecialToken::EndOfTurn | SpecialToken::EndOfText => {
-                self.leave(token)
+                self.end_message(token)
             }
         }
     }
@@ -348,7 +348,7 @@ impl AnswerParser {
             }
             SpecialToken::EndOfMessage | SpecialToken::EndOfTurn | SpecialToken::EndOfText => {
                 self.close_tool_call(true);
-                self.leave(token);
+                self.end_message(token);
             }
         }
     }
@@ -430,7 +430,7 @@ impl AnswerParser {
     }
 
     /// A message ended with `token`.
-    fn leave(&mut self, token: SpecialToken) {
+    fn end_message(&mut self, token: SpecialToken) {
         self.state = match token.ends_turn() {
             true => AnswerState::Done,
             false => AnswerState::Header(HeaderParser::expected(self.declared.longest())),

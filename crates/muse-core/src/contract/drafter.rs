@@ -18,7 +18,7 @@ pub trait Drafter<B: Backend>: KvBlocks<B> + Send {
     /// The most draft tokens of a block. A block writes positions `anchor ..= anchor + width`.
     fn width(&self) -> usize;
     /// How many positions back it attends to (inclusive distance).
-    fn reach(&self) -> u32;
+    fn window_reach(&self) -> u32;
     /// Appends tokens to its context, from the captured hidden states of the last pass. Every
     /// position of a sequence must be appended, in order, before a draft starts behind it.
     fn append_context(

@@ -54,7 +54,7 @@ pub trait KvOffload {
     /// Allocates the block that [`KvOffload::missing`] named, with a window block if `window`. It
     /// counts as cached from now on: the caller must load its bytes. None when no block can be
     /// freed for it.
-    fn adopt(&mut self, prompt: &[PositionKey], window: bool) -> Option<PrefixBlock>;
+    fn allocate_missing(&mut self, prompt: &[PositionKey], window: bool) -> Option<PrefixBlock>;
 }
 
 /// Stores KV blocks outside the cache, under the hash of the prefix they end. It may drop any of

@@ -85,7 +85,7 @@ impl Offloader {
             if !has_window && self.loaded.len() != full {
                 return Ok(false);
             }
-            let Some(block) = offload.adopt(keys, has_window) else { return Ok(false) };
+            let Some(block) = offload.allocate_missing(keys, has_window) else { return Ok(false) };
             // Blocks that were evicted for this one are stored, and pending copies that read from
             // them are made, before its bytes overwrite theirs.
             self.save_evicted(pool, models)?;

@@ -15,9 +15,8 @@ use crate::{Error, Result};
 
 /// Offloaded KV blocks that are loaded in a step, so that running sequences are not held up.
 const MAX_LOADS: usize = 16;
-/// Nanoseconds of waiting that an active sequence of the same group is worth: a request whose group
-/// has one waits so much longer than others.
-const GROUP_TURN: i64 = 30_000_000_000;
+/// Nanoseconds by which each active sequence of a group puts off the admission of its next one.
+const GROUP_PENALTY_NANOS: i64 = 30_000_000_000;
 
 impl<B: Backend> EngineCore<B> {
     /// Ends the sequences that were cancelled, failed or are past their deadline.
@@ -56,23 +55,23 @@ impl<B: Backend> EngineCore<B> {
     /// as more waiting time and active sequences of its group as less. With `by_preemption` only
     /// among those that another may be preempted for.
     fn next_waiting(&self, by_preemption: bool) -> Option<usize> {
-        let turn = |seq: &Sequence| {
+        let admission_key = |seq: &Sequence| {
             let active = count(&self.active, seq.group) as i64;
-            (seq.arrival + active * GROUP_TURN, seq.id)
+            (seq.arrival + active * GROUP_PENALTY_NANOS, seq.id)
         };
         let may = |seq: &Sequence| {
             !seq.restoring && (!by_preemption || self.can_preempt(count(&self.active, seq.group)))
         };
         let candidates = (0..self.waiting.len()).filter(|&i| may(&self.waiting[i]));
-        candidates.min_by_key(|&i| turn(&self.waiting[i]))
+        candidates.min_by_key(|&i| admission_key(&self.waiting[i]))
     }
 
     /// Starts waiting sequences while there are slots and the next step of all active ones fits into
     /// the KV blocks. None overtakes one that does not fit, so that small requests do not starve
     /// large ones; a sequence whose offloaded blocks are still being loaded is overtaken.
     ///
-    /// When slots or blocks are short, a sequence of a group with fewer active ones takes the place
-    /// of one of a group with more.
+    /// When slots or blocks are short, a sequence of a group with fewer active ones preempts one
+    /// of a group with more.
     pub(super) fn admit(&mut self, now: Duration) -> Result<()> {
         self.waiting.iter_mut().for_each(|seq| seq.restoring = false);
         let (mut loads, mut blocked) = (MAX_LOADS, false);

@@ -12,7 +12,7 @@ use crate::contract::{
 use crate::{Error, Result, sampler};
 
 /// The most waiting time that a priority is worth, and the priority that is worth half of it.
-const MAX_HEAD_START: Duration = Duration::from_secs(60);
+const MAX_PRIORITY_CREDIT: Duration = Duration::from_secs(60);
 const HALF_PRIORITY: f64 = 5.0;
 
 /// Sequences that share one turn.
@@ -110,7 +110,7 @@ impl Sequence {
             id,
             group: request.group.map_or(Group::Single(id), Group::Shared),
             group_index: 0,
-            arrival: now.as_nanos() as i64 - head_start(request.priority),
+            arrival: now.as_nanos() as i64 - priority_credit(request.priority),
             restoring: false,
             sampling: request.sampling,
             logprobs: request.logprobs,
@@ -425,9 +425,9 @@ fn write_mask(
 }
 
 /// Nanoseconds of waiting time that a priority is worth. Every higher priority is worth more, none
-/// more than [`MAX_HEAD_START`]: whoever waited longer than that goes before all newcomers.
-fn head_start(priority: i32) -> i64 {
+/// more than [`MAX_PRIORITY_CREDIT`]: whoever waited longer than that goes before all newcomers.
+fn priority_credit(priority: i32) -> i64 {
     let priority = f64::from(priority);
     let share = priority / (priority.abs() + HALF_PRIORITY);
-    (MAX_HEAD_START.as_nanos() as f64 * share) as i64
+    (MAX_PRIORITY_CREDIT.as_nanos() as f64 * share) as i64
 }

@@ -72,7 +72,7 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
         self.width
     }
 
-    fn reach(&self) -> u32 {
+    fn window_reach(&self) -> u32 {
         self.reach
     }
 

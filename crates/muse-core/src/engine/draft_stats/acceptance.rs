@@ -26,33 +26,33 @@ impl Acceptance {
     /// Takes in a verify of `verified` draft tokens that accepted the first `accepted`. Those
     /// behind the first rejected one were not tried.
     pub(in crate::engine) fn learn(&mut self, verified: usize, accepted: usize) {
-        let tried = verified.min(accepted + 1).min(self.counts.len());
-        for (i, (right, tries)) in self.counts[..tried].iter_mut().enumerate() {
-            *right = *right * self.decay + f32::from(u8::from(i < accepted));
+        let tested = verified.min(accepted + 1).min(self.counts.len());
+        for (i, (hits, tries)) in self.counts[..tested].iter_mut().enumerate() {
+            *hits = *hits * self.decay + f32::from(u8::from(i < accepted));
             *tries = *tries * self.decay + 1.0;
         }
     }
 
-    /// Chance that the draft token at `index` is accepted when those before it are. `usual` is the
-    /// average of other requests, the prior of a request's own counts.
-    pub(in crate::engine) fn chance(&self, index: usize, usual: Option<&Acceptance>) -> f32 {
-        let expected = |index| usual.map_or(UNTRIED_CHANCE, |usual| usual.chance(index, None));
-        let (right, tries) = self.counts[index];
+    /// Chance that the draft token at `index` is accepted when those before it are. `prior` holds
+    /// the counts of all requests, which a request starts from.
+    pub(in crate::engine) fn chance(&self, index: usize, prior: Option<&Acceptance>) -> f32 {
+        let expected = |index| prior.map_or(UNTRIED_CHANCE, |prior| prior.chance(index, None));
+        let (hits, tries) = self.counts[index];
         // A request that is accepted more often than others where it was tried is expected to be so
         // further on: else one that begins with short drafts would never try long ones.
-        let lift = usual.map_or(1.0, |_| self.lift(expected));
-        let prior = (lift * expected(index)).min(MAX_PRIOR);
-        (right + PRIOR_TRIES * prior) / (tries + PRIOR_TRIES)
+        let ratio = prior.map_or(1.0, |_| self.ratio_to(expected));
+        let prior = (ratio * expected(index)).min(MAX_PRIOR);
+        (hits + PRIOR_TRIES * prior) / (tries + PRIOR_TRIES)
     }
 
-    /// How many times as many draft tokens were accepted as `expected`.
-    fn lift(&self, expected: impl Fn(usize) -> f32) -> f32 {
+    /// Accepted draft tokens as a multiple of those that `expected`, the chance by index, predicts.
+    fn ratio_to(&self, expected: impl Fn(usize) -> f32) -> f32 {
         let start = (PRIOR_TRIES_TOTAL, PRIOR_TRIES_TOTAL);
         let sums = self.counts.iter().enumerate().fold(start, |sums, (index, counts)| {
-            let (right, tries) = *counts;
+            let (hits, tries) = *counts;
             // Most indices were never tried: skip the work of asking for them.
-            let usual = if tries > 0.0 { tries * expected(index) } else { 0.0 };
-            (sums.0 + right, sums.1 + usual)
+            let expected = if tries > 0.0 { tries * expected(index) } else { 0.0 };
+            (sums.0 + hits, sums.1 + expected)
         });
         sums.0 / sums.1
     }
@@ -77,21 +77,21 @@ mod tests {
 
     #[test]
     fn a_new_request_starts_at_the_average_of_others() {
-        let (mut usual, mut own) = (Acceptance::new(2, 0.99), Acceptance::new(2, 0.9));
-        (0..200).for_each(|_| usual.learn(2, 0));
-        assert!(own.chance(0, Some(&usual)) < 0.02);
+        let (mut average, mut own) = (Acceptance::new(2, 0.99), Acceptance::new(2, 0.9));
+        (0..200).for_each(|_| average.learn(2, 0));
+        assert!(own.chance(0, Some(&average)) < 0.02);
         (0..20).for_each(|_| own.learn(2, 2));
-        assert!(own.chance(0, Some(&usual)) > 0.75);
+        assert!(own.chance(0, Some(&average)) > 0.75);
     }
 
     #[test]
     fn better_acceptance_at_tried_indices_raises_the_chance_of_untried_ones() {
-        let (mut usual, mut own) = (Acceptance::new(15, 0.98), Acceptance::new(15, 0.95));
-        (0..200).for_each(|i| usual.learn(15, [2, 4, 6, 1][i % 4]));
-        let before = own.chance(10, Some(&usual));
+        let (mut average, mut own) = (Acceptance::new(15, 0.98), Acceptance::new(15, 0.95));
+        (0..200).for_each(|i| average.learn(15, [2, 4, 6, 1][i % 4]));
+        let before = own.chance(10, Some(&average));
         (0..4).for_each(|_| own.learn(7, 7));
-        assert!(own.chance(10, Some(&usual)) > before + 0.1);
+        assert!(own.chance(10, Some(&average)) > before + 0.1);
         (0..20).for_each(|_| own.learn(7, 0));
-        assert!(own.chance(10, Some(&usual)) < before, "worse acceptance lowers it");
+        assert!(own.chance(10, Some(&average)) < before, "worse acceptance lowers it");
     }
 }

@@ -19,9 +19,9 @@ pub(super) struct DraftStats {
     pub(super) threshold: ConfidenceThreshold,
     /// Confidences of the draft tokens of the last block, before the threshold cut it.
     pub(super) confidences: Vec<f32>,
-    /// While a step is planned: the draft length under consideration and the tokens that one more
+    /// While a step is planned: the draft length that is weighed and the tokens that one more
     /// draft token is expected to add.
-    pub(super) considered: (usize, f64),
+    pub(super) candidate: (usize, f64),
     /// While a step is planned: the best draft length found so far.
     pub(super) best: usize,
 }
@@ -34,7 +34,7 @@ impl DraftStats {
             controller: DraftController::new(),
             threshold: ConfidenceThreshold::default(),
             confidences: Vec::with_capacity(width),
-            considered: (0, 0.0),
+            candidate: (0, 0.0),
             best: 0,
         }
     }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 /// Token counts up to this have a point each; above it a point covers a quarter of a doubling.
-const EXACT: usize = 16;
-const POINTS: usize = EXACT + 4 * 16;
+const MAX_EXACT_COUNT: usize = 16;
+const POINTS: usize = MAX_EXACT_COUNT + 4 * 16;
 /// Of the first samples of a point the quickest counts; the very first is warm-up.
-const FIRST: u32 = 4;
+const WARM_UP_SAMPLES: u32 = 4;
 /// Weights of a later sample. A quicker one shows what a step costs, a slower one mostly that other
 /// processes used the machine; yet its load and the context length do change.
-const QUICKER: f64 = 0.25;
-const SLOWER: f64 = 0.0625;
+const FASTER_WEIGHT: f64 = 0.25;
+const SLOWER_WEIGHT: f64 = 0.0625;
 /// A point counts as known while it was measured within so many samples of the curve.
-const STALE: u64 = 256;
+const MAX_AGE_SAMPLES: u64 = 256;
 
 /// Measured cost of a step. Times are in seconds.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl StepCost {
     /// Whether a pass of at most `tokens` tokens was measured lately.
     pub(super) fn knows(&self, tokens: usize) -> bool {
         let points = &self.passes.points[..=point(tokens)];
-        points.iter().any(|p| p.samples > 1 && self.passes.samples - p.measured < STALE)
+        points.iter().any(|p| p.samples > 1 && self.passes.samples - p.measured < MAX_AGE_SAMPLES)
     }
 
     /// Expected time of a step.
@@ -76,11 +76,11 @@ struct Point {
 
 /// Index of the point that covers a count.
 fn point(count: usize) -> usize {
-    if count <= EXACT {
+    if count <= MAX_EXACT_COUNT {
         return count.saturating_sub(1);
     }
-    let quarters = (4.0 * (count as f64 / EXACT as f64).log2()).ceil() as usize;
-    (EXACT - 1 + quarters).min(POINTS - 1)
+    let quarters = (4.0 * (count as f64 / MAX_EXACT_COUNT as f64).log2()).ceil() as usize;
+    (MAX_EXACT_COUNT - 1 + quarters).min(POINTS - 1)
 }
 
 impl Curve {
@@ -98,12 +98,12 @@ impl Curve {
         if point.samples > 1 {
             time = time.min(2.0 * point.time);
         }
-        let quicker = time < point.time;
+        let faster = time < point.time;
         let weight = match point.samples {
             ..2 => 1.0,
-            2..=FIRST => f64::from(u8::from(quicker)),
-            _ if quicker => QUICKER,
-            _ => SLOWER,
+            2..=WARM_UP_SAMPLES => f64::from(u8::from(faster)),
+            _ if faster => FASTER_WEIGHT,
+            _ => SLOWER_WEIGHT,
         };
         point.count += weight * (count as f64 - point.count);
         point.time += weight * (time - point.time);

@@ -23,7 +23,7 @@ const MIN_PREFILL_TOKENS: usize = 16;
 pub(super) struct Speculation {
     cost: StepCost,
     /// Acceptance over all requests.
-    usual: Acceptance,
+    average_acceptance: Acceptance,
 }
 
 /// The part of a step that does not depend on the draft lengths to be chosen.
@@ -39,7 +39,7 @@ pub(super) struct StepBase {
 
 impl Speculation {
     pub(super) fn new(width: usize) -> Self {
-        Self { cost: StepCost::new(), usual: Acceptance::new(width, DECAY) }
+        Self { cost: StepCost::new(), average_acceptance: Acceptance::new(width, DECAY) }
     }
 
     /// The most tokens, up to `max`, that can be added to a step of `base` tokens so that its pass
@@ -55,7 +55,7 @@ impl Speculation {
 
     /// Chance that the draft token at `index` is accepted when those before it are.
     fn chance(&self, stats: &DraftStats, index: usize) -> f64 {
-        f64::from(stats.acceptance.chance(index, Some(&self.usual)))
+        f64::from(stats.acceptance.chance(index, Some(&self.average_acceptance)))
     }
 
     /// Lowers `draft_budget` of the adaptive sequences to what pays, to at most `budget` in all.
@@ -64,7 +64,7 @@ impl Speculation {
             if !seq.draft_stats.controller.allows() {
                 seq.draft_budget = 0;
             }
-            seq.draft_stats.considered = (0, self.chance(&seq.draft_stats, 0));
+            seq.draft_stats.candidate = (0, self.chance(&seq.draft_stats, 0));
             seq.draft_stats.best = 0;
         }
         if self.cost.is_known() && base.tokens == base.sampling && !self.cost.knows(base.tokens) {
@@ -85,7 +85,7 @@ impl Speculation {
                 seq.draft_stats.best = self.trial_length(seq, base, left).max(min);
                 left -= seq.draft_stats.best;
             }
-            if seq.draft_stats.best == 0 && seq.draft_stats.considered.0 > 0 {
+            if seq.draft_stats.best == 0 && seq.draft_stats.candidate.0 > 0 {
                 seq.draft_stats.controller.pause();
             }
             seq.draft_budget = seq.draft_budget.min(seq.draft_stats.best);
@@ -98,12 +98,12 @@ impl Speculation {
         let StepBase { mut tokens, mut draft_blocks, sampling } = base;
         let mut gained = sampling as f64;
         let mut best = gained / self.cost.expect(tokens, draft_blocks);
-        let open = |seq: &Sequence| seq.adaptive && seq.draft_stats.considered.0 < seq.draft_budget;
+        let open = |seq: &Sequence| seq.adaptive && seq.draft_stats.candidate.0 < seq.draft_budget;
         for _ in 0..budget {
             let next = seqs.iter_mut().filter(|seq| open(seq));
-            let by_gain = |seq: &&mut Sequence| seq.draft_stats.considered.1;
+            let by_gain = |seq: &&mut Sequence| seq.draft_stats.candidate.1;
             let Some(seq) = next.max_by(|a, b| by_gain(a).total_cmp(&by_gain(b))) else { break };
-            let (length, gain) = seq.draft_stats.considered;
+            let (length, gain) = seq.draft_stats.candidate;
             gained += gain;
             tokens += 1;
             draft_blocks += usize::from(length == 0);
@@ -112,12 +112,12 @@ impl Speculation {
             } else {
                 0.0
             };
-            seq.draft_stats.considered = (length + 1, gain * further);
+            seq.draft_stats.candidate = (length + 1, gain * further);
             let rate = gained / self.cost.expect(tokens, draft_blocks);
             if !self.cost.is_known() || rate > best * MIN_GAIN {
                 best = rate;
                 for seq in seqs.iter_mut().filter(|seq| seq.adaptive) {
-                    seq.draft_stats.best = seq.draft_stats.considered.0;
+                    seq.draft_stats.best = seq.draft_stats.candidate.0;
                 }
             }
         }
@@ -139,7 +139,7 @@ impl Speculation {
     /// Takes in what a step accepted and the times of its drafting and of its pass.
     pub(super) fn learn(&mut self, seqs: &mut [Sequence], draft: Duration, pass: Duration) {
         for seq in seqs.iter_mut().filter(|seq| seq.verified > 0) {
-            self.usual.learn(seq.verified, seq.accepted);
+            self.average_acceptance.learn(seq.verified, seq.accepted);
             seq.draft_stats.acceptance.learn(seq.verified, seq.accepted);
         }
         let tokens: usize = seqs.iter().map(|seq| seq.num_tokens).sum();

@@ -18,7 +18,7 @@ const MASKS: [Mask; 7] = [
 ];
 
 /// KV blocks of a layer, and how it is attended to.
-struct World<'a, B: Backend> {
+struct AttentionCase<'a, B: Backend> {
     subject: &'a Subject<'a, B>,
     shape: KvShape,
     heads: usize,
@@ -35,7 +35,7 @@ struct Values {
 /// A sequence, its values, the first row that runs and how many.
 type Part<'a> = (&'a Sequence, &'a Values, u32, usize);
 
-impl<'a, B: Backend> World<'a, B> {
+impl<'a, B: Backend> AttentionCase<'a, B> {
     /// KV blocks whose every position holds large numbers, as KV blocks of ended sequences may.
     fn new(subject: &'a Subject<'a, B>, group: KvGroup, kind: KvType, heads: usize) -> Self {
         let shape = KvShape { group, blocks: KV_BLOCKS as usize, kv_heads: 2, head_dim: 64, kind };
@@ -144,17 +144,17 @@ fn sees(mask: Mask, t: usize, p: usize) -> bool {
 pub fn attention_follows_the_mask<B: Backend>(subject: &Subject<'_, B>) {
     for heads in [4, 32] {
         for mask in MASKS {
-            let mut world = World::new(subject, KvGroup::Full, subject.kinds[0], heads);
+            let mut case = AttentionCase::new(subject, KvGroup::Full, subject.kinds[0], heads);
             let mut free = shuffled_blocks(KV_BLOCKS, 9);
             let sequences = [150, 65, 3].map(|end| Sequence::new(&mut free, end, 0));
-            let values = [150, 65, 3].map(|end| world.values(end as u64, end));
+            let values = [150, 65, 3].map(|end| case.values(end as u64, end));
             // Histories first, then a chunk beside decoded rows.
             let [a, b, c] = [0, 1, 2].map(|i| (&sequences[i], &values[i]));
-            world.step(&[(a.0, a.1, 0, 120), (b.0, b.1, 0, 64)], mask);
-            let got = world.step(&[(a.0, a.1, 120, 30), (b.0, b.1, 64, 1), (c.0, c.1, 0, 3)], mask);
-            let mut want = world.wanted(a.1, 120, 30, mask);
-            want.extend(world.wanted(b.1, 64, 1, mask));
-            want.extend(world.wanted(c.1, 0, 3, mask));
+            case.step(&[(a.0, a.1, 0, 120), (b.0, b.1, 0, 64)], mask);
+            let got = case.step(&[(a.0, a.1, 120, 30), (b.0, b.1, 64, 1), (c.0, c.1, 0, 3)], mask);
+            let mut want = case.wanted(a.1, 120, 30, mask);
+            want.extend(case.wanted(b.1, 64, 1, mask));
+            want.extend(case.wanted(c.1, 0, 3, mask));
             subject.assert_close(&format!("{mask:?}, {heads} heads"), &got, &want);
         }
     }
@@ -164,11 +164,11 @@ pub fn attention_follows_the_mask<B: Backend>(subject: &Subject<'_, B>) {
 pub fn attention_over_every_cache_type<B: Backend>(subject: &Subject<'_, B>) {
     let mask = Mask::Causal { window: None };
     for &kind in subject.kinds {
-        let mut world = World::new(subject, KvGroup::Full, kind, 4);
+        let mut case = AttentionCase::new(subject, KvGroup::Full, kind, 4);
         let sequence = Sequence::new(&mut shuffled_blocks(KV_BLOCKS, 3), 200, 0);
-        let values = world.values(6, 200);
-        let got = world.step(&[(&sequence, &values, 0, 200)], mask);
-        subject.assert_close(&format!("{kind:?}"), &got, &world.wanted(&values, 0, 200, mask));
+        let values = case.values(6, 200);
+        let got = case.step(&[(&sequence, &values, 0, 200)], mask);
+        subject.assert_close(&format!("{kind:?}"), &got, &case.wanted(&values, 0, 200, mask));
     }
 }
 
@@ -190,20 +190,20 @@ pub fn attention_reads_values_as_stored<B: Backend>(subject: &Subject<'_, B>) {
     let mask = Mask::Causal { window: None };
     for kind in [KvType::Bf16, KvType::Q8_0].into_iter().filter(|kind| subject.kinds.contains(kind))
     {
-        let mut world = World::new(subject, KvGroup::Full, kind, 4);
+        let mut case = AttentionCase::new(subject, KvGroup::Full, kind, 4);
         let sequence = Sequence::new(&mut shuffled_blocks(KV_BLOCKS, 3), 70, 0);
         let mut noise = Noise::new(8);
         let mut noise = |count| subject.held(noise.values(count));
         let (k, v) = (noise(70 * 128), noise(70 * 128));
         let mut values = Values { q: noise(70 * 256), k, v };
-        let got = world.step(&[(&sequence, &values, 0, 70)], mask);
+        let got = case.step(&[(&sequence, &values, 0, 70)], mask);
         for stored in [&mut values.k, &mut values.v] {
             *stored = match kind {
                 KvType::Bf16 => stored.iter().map(|&x| round_bf16(x)).collect(),
                 _ => round_q8_0(stored),
             };
         }
-        subject.assert_close(&format!("{kind:?}"), &got, &world.wanted(&values, 0, 70, mask));
+        subject.assert_close(&format!("{kind:?}"), &got, &case.wanted(&values, 0, 70, mask));
     }
 }
 
@@ -213,17 +213,17 @@ pub fn attention_is_invariant_to_batch_and_chunks<B: Backend>(subject: &Subject<
     for &kind in subject.kinds {
         for mask in [Mask::Causal { window: None }, Mask::Causal { window: Some(64) }] {
             let run = |chunk: usize, batched: bool| {
-                let mut world = World::new(subject, KvGroup::Full, kind, 4);
+                let mut case = AttentionCase::new(subject, KvGroup::Full, kind, 4);
                 let mut free = shuffled_blocks(KV_BLOCKS, chunk as u64);
                 let [first, other] = [end, end].map(|end| Sequence::new(&mut free, end, 0));
-                let (values, others) = (world.values(1, end), world.values(2, end));
+                let (values, others) = (case.values(1, end), case.values(2, end));
                 let mut out = Vec::new();
                 for start in (0..end).step_by(chunk) {
                     let rows = chunk.min(end - start);
                     let mine = (&first, &values, start as u32, rows);
                     let theirs = (&other, &others, start as u32, rows.min(3));
                     let batch = if batched { vec![theirs, mine] } else { vec![mine] };
-                    let got = world.step(&batch, mask);
+                    let got = case.step(&batch, mask);
                     out.extend_from_slice(&got[got.len() - rows * 256..]);
                 }
                 out
@@ -240,13 +240,13 @@ pub fn attention_is_invariant_to_batch_and_chunks<B: Backend>(subject: &Subject<
 /// A window store works with the live KV blocks alone, and gives the bits of the whole history.
 pub fn returned_blocks_are_never_touched<B: Backend>(subject: &Subject<'_, B>) {
     for mask in [Mask::Causal { window: Some(64) }, Mask::DraftBlock { reach: 60 }] {
-        let values = World::new(subject, KvGroup::Window, KvType::Bf16, 4).values(5, 400);
+        let values = AttentionCase::new(subject, KvGroup::Window, KvType::Bf16, 4).values(5, 400);
         let run = |base: u32, chunk: usize| {
-            let mut world = World::new(subject, KvGroup::Window, KvType::Bf16, 4);
+            let mut case = AttentionCase::new(subject, KvGroup::Window, KvType::Bf16, 4);
             let sequence = Sequence::new(&mut shuffled_blocks(KV_BLOCKS, 4), 400, base);
             let first = sequence.base(KvGroup::Window);
-            world.write(&[(&sequence, &values, first, 390 - first as usize)]);
-            world.step(&[(&sequence, &values, 390, chunk)], mask)
+            case.write(&[(&sequence, &values, first, 390 - first as usize)]);
+            case.step(&[(&sequence, &values, 390, chunk)], mask)
         };
         assert_same_bits(&format!("{mask:?}"), &run(320, 10), &run(0, 10));
         assert_same_bits(&format!("{mask:?}, one row"), &run(320, 1), &run(0, 1));

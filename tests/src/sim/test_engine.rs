@@ -32,7 +32,7 @@ pub struct Setup {
 
 impl Setup {
     /// An engine with many KV blocks and a good drafter.
-    pub fn roomy() -> Self {
+    pub fn with_ample_blocks() -> Self {
         Self {
             fake: FakeOptions::default(),
             drafter: Some((7, 70, 0.8)),
@@ -43,9 +43,9 @@ impl Setup {
 }
 
 /// An engine and the handles to what it is made of.
-pub struct Rig {
+pub struct TestEngine {
     /// The engine.
-    pub engine: EngineCore<FakeBackend>,
+    pub core: EngineCore<FakeBackend>,
     /// Its device.
     pub backend: Arc<FakeBackend>,
     /// What the drafter found in its context.
@@ -106,11 +106,11 @@ impl Setup {
     }
 
     /// Builds the engine.
-    pub fn build(&self) -> Result<Rig> {
+    pub fn build(&self) -> Result<TestEngine> {
         let Parts { backend, target, drafter, pool, log, fail_at, model } = self.parts()?;
         let device = Arc::clone(&backend);
         let engine = EngineCore::new(device, target, drafter, pool, &self.options)?;
-        Ok(Rig { engine, backend, log, fail_at, model })
+        Ok(TestEngine { core: engine, backend, log, fail_at, model })
     }
 }
 
