@@ -59,6 +59,10 @@ impl<B: Backend> Drafter<B> for Replay<B> {
         &[]
     }
 
+    fn captured_width(&self) -> usize {
+        0
+    }
+
     fn width(&self) -> usize {
         self.width
     }

@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use muse_core::contract::{Sampling, SeqId, Token};
-use muse_core::engine::EngineOptions;
+use muse_core::engine::{EngineOptions, TargetItl};
 use muse_core::hash::hash64;
 use muse_testkit::fake::{FakeCost, FakeOptions};
-use muse_tests::sim::{Client, Received, Setup, TestRequest, client, plain};
+use muse_tests::sim::{Client, Received, Setup, TestEngine, TestRequest, client, plain};
 
 /// Weights are read once a pass and rows are nearly free: drafts pay.
 const BY_MEMORY: FakeCost = FakeCost { pass: |rows| 980 + 20 * rows as u64, draft: |_| 100 };
@@ -239,9 +239,39 @@ fn prompts_leave_others_their_pace() {
         }
         slowest
     };
-    let (free, bound) = (slowest(None), slowest(Some(gap)));
+    let (free, bound) = (slowest(TargetItl::Unbounded), slowest(TargetItl::Fixed(gap)));
     assert!(free > 2 * gap, "{free:?} without a bound");
     assert!(bound <= gap + gap / 5 && bound > gap / 2, "{bound:?} between tokens, {gap:?} asked");
+}
+
+/// Nothing longer than a token was measured when the prompt arrives: it begins with few tokens.
+#[test]
+fn the_first_long_prompt_leaves_others_their_pace() {
+    let cost = FakeCost { pass: |rows| 500 + 1000 * rows as u64, draft: |_| 0 };
+    let fake = FakeOptions { cost, full_blocks: 200, window_blocks: 200, ..FakeOptions::default() };
+    let setup = Setup { fake, drafter: None, ..Setup::with_ample_blocks() };
+    let mut engine = setup.build().expect("fits");
+    let (talker, sink) = client(None);
+    let model = engine.model.clone();
+    let mut submit = |engine: &mut TestEngine, id, prompt: Vec<Token>, max, sink| {
+        let request = TestRequest::greedy(prompt, max).request(61);
+        engine.core.submit(SeqId(id), request, sink, model.elapsed()).expect("is taken");
+    };
+    submit(&mut engine, 1, words(1, 2), 400, sink);
+    let clock = || model.elapsed();
+    (0..6).for_each(|_| assert!(engine.core.step(&clock).expect("no fault")));
+    let (reader, sink) = client(None);
+    submit(&mut engine, 2, words(2, 3000), 1, sink);
+    let (mut slowest, mut steps) = (Duration::ZERO, 0);
+    while reader.lock().expect("no panic").done.is_empty() {
+        let before = model.elapsed();
+        assert!(engine.core.step(&clock).expect("no fault"), "the talker is not done");
+        slowest = slowest.max(model.elapsed() - before);
+        steps += 1;
+    }
+    assert!(slowest <= Duration::from_millis(60), "{slowest:?} where 50 ms are the target");
+    assert!(steps <= 100, "{steps} steps for 3,000 tokens, about 48 of which fit into one");
+    assert!(talker.lock().expect("no panic").tokens.len() >= steps);
 }
 
 #[test]

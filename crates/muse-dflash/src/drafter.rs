@@ -63,7 +63,7 @@ impl<B: Backend> Dflash<B> {
         Ok(Self {
             select: Select::new(&*backend, drafts, target)?,
             sizes: *sizes,
-            slices: Vec::new(),
+            slices: Vec::with_capacity(sizes.max_num_batched_tokens),
             ids: Vec::with_capacity(sizes.max_num_seqs * spec.draft_block),
             context_rows: Vec::with_capacity(sizes.max_num_batched_tokens),
             network: Network { backend, spec, weights, kv, scratch },
@@ -108,6 +108,11 @@ impl<B: Backend> Dflash<B> {
 impl<B: Backend> Drafter<B> for Dflash<B> {
     fn captured_layers(&self) -> &[usize] {
         &self.network.spec.target_layers
+    }
+
+    fn captured_width(&self) -> usize {
+        let spec = &self.network.spec;
+        spec.target_layers.len() * spec.hidden
     }
 
     fn width(&self) -> usize {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use muse_core::Result;
-use muse_core::contract::{Backend, DrafterSpec, Mask, ModelSizes, Rope, SeqSlice};
+use muse_core::contract::{
+    Backend, DrafterSpec, MAX_DEFERRED_ROWS, Mask, ModelSizes, Rope, SeqSlice,
+};
 
 use crate::weights::{Layer, Weights, head_shape};
 
@@ -72,10 +74,12 @@ fn shapes(spec: &DrafterSpec, sizes: &ModelSizes) -> [(usize, usize); 10] {
     [captured, x, normed, branch, k, v, q, attn_output, gate, up]
 }
 
-/// Bytes of the buffers beside weights and KV blocks: those of a pass and the logits.
+/// Bytes of the buffers beside weights and KV blocks: those of a pass, the logits, and the captured
+/// hidden states that an engine keeps for the drafter.
 pub(crate) fn scratch_bytes(spec: &DrafterSpec, vocab: usize, sizes: &ModelSizes) -> usize {
     let pass: usize = shapes(spec, sizes).iter().map(|(rows, cols)| rows * cols).sum();
-    size_of::<f32>() * (pass + sizes.max_num_seqs * (spec.draft_block - 1) * vocab)
+    let deferred = MAX_DEFERRED_ROWS * spec.target_layers.len() * spec.hidden;
+    size_of::<f32>() * (pass + deferred + sizes.max_num_seqs * (spec.draft_block - 1) * vocab)
 }
 
 impl<B: Backend> Network<B> {

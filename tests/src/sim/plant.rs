@@ -122,6 +122,10 @@ impl Drafter<FakeBackend> for ForgetfulDrafter {
         self.inner.captured_layers()
     }
 
+    fn captured_width(&self) -> usize {
+        self.inner.captured_width()
+    }
+
     fn width(&self) -> usize {
         self.inner.width()
     }

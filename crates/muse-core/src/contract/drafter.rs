@@ -6,6 +6,10 @@ use super::sequence::{SeqSlice, Token};
 use super::target::EmbeddingAndLmHead;
 use crate::Result;
 
+/// The most rows of captured hidden states that an engine keeps for a drafter before it appends
+/// them: of `4 · captured_width` bytes each, part of the drafter's [`super::Footprint`].
+pub const MAX_DEFERRED_ROWS: usize = 256;
+
 /// A block drafter. Like the target model it keeps sequences in KV blocks only: its K and V are in
 /// blocks of the window group, at the positions of the tokens they belong to.
 ///
@@ -15,12 +19,15 @@ pub trait Drafter<B: Backend>: KvBlocks<B> + Send {
     /// Layers of the target model, from 0, whose output it reads, in the order of the captured
     /// hidden states.
     fn captured_layers(&self) -> &[usize];
+    /// Columns of the captured hidden states: captured layers times the hidden width.
+    fn captured_width(&self) -> usize;
     /// The most draft tokens of a block. A block writes positions `anchor ..= anchor + width`.
     fn width(&self) -> usize;
     /// How many positions back it attends to (inclusive distance).
     fn window_reach(&self) -> u32;
     /// Appends tokens to its context, from the captured hidden states of the last pass. Every
-    /// position of a sequence must be appended, in order, before a draft starts behind it.
+    /// position of a sequence must be appended, in order, before a draft starts behind it; the slices
+    /// of several steps may come in one call, a sequence more than once.
     fn append_context(
         &mut self,
         context: &[ContextSlice<'_>],

@@ -32,7 +32,8 @@ pub struct BlockBytes {
 pub trait Footprint {
     /// Bytes of a KV block of each group when K and V are stored as `kv`.
     fn block_bytes(&self, kv: KvType) -> BlockBytes;
-    /// Bytes of the buffers of a pass, of logits and of captured hidden states.
+    /// Bytes of the buffers of a pass, of logits and of captured hidden states, deferred ones
+    /// included.
     fn scratch_bytes(&self, sizes: &ModelSizes) -> usize;
     /// How many positions back the next one attends to in the window group (inclusive distance);
     /// 0 when no layer is in it.

@@ -24,7 +24,7 @@ pub use chat::{
     Channel, Content, ContentToken, Conversation, Message, OutputParser, ParsedEvent, Part,
     PromptPart, PromptTemplate, Tokenizer, Tool, ToolCall,
 };
-pub use drafter::{Anchor, ContextSlice, DraftToken, Drafter};
+pub use drafter::{Anchor, ContextSlice, DraftToken, Drafter, MAX_DEFERRED_ROWS};
 pub use engine::{Done, Engine, Event, FinishReason, GroupId, Request, Segment, Sink};
 pub use kv::{KvBlocks, KvOffload, KvOffloadStore, KvPool, PrefixBlock, PrefixHash};
 pub use memory::{BlockBytes, Footprint, ModelSizes};

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::deferred::DeferredContext;
 use super::models::Models;
 use super::offload::Offloader;
 use super::sequence::Sequence;
 use super::speculation::Speculation;
-use super::{EngineOptions, Limits};
+use super::{EngineOptions, Limits, TargetItl};
 use crate::contract::{
     Anchor, Backend, BatchEntry, BlockCopy, ContextSlice, DraftToken, Drafter, FinishReason,
-    KvPool, PositionKey, Request, SampleRow, Sampled, SeqId, Sink, TargetModel, TokenMask,
+    KvPool, MAX_DEFERRED_ROWS, PositionKey, Request, SampleRow, Sampled, SeqId, Sink, TargetModel,
+    TokenMask,
 };
 use crate::{Error, Result};
 
@@ -22,11 +24,12 @@ pub struct EngineCore<B: Backend> {
     pub(super) models: Models<B>,
     pub(super) pool: Box<dyn KvPool>,
     pub(super) offload: Option<Offloader>,
+    pub(super) deferred: DeferredContext<B>,
     pub(super) limits: Limits,
     /// The most prompt tokens of one sequence in a step.
     pub(super) prefill_chunk: usize,
     pub(super) mixed_prefill_tokens: usize,
-    pub(super) target_itl: Option<Duration>,
+    pub(super) target_itl: TargetItl,
     adapt_draft: bool,
     pub(super) speculation: Speculation,
     pub(super) waiting: Vec<Sequence>,
@@ -50,7 +53,7 @@ pub(super) struct Buffers<B: Backend> {
 }
 
 impl<B: Backend> Buffers<B> {
-    fn new() -> Self {
+    fn new(max_deferred: usize) -> Self {
         Self {
             keys: Vec::new(),
             drafts: Vec::new(),
@@ -59,7 +62,7 @@ impl<B: Backend> Buffers<B> {
             anchors: Vec::new(),
             batch: Vec::new(),
             sample_rows: Vec::new(),
-            context: Vec::new(),
+            context: Vec::with_capacity(max_deferred),
         }
     }
 }
@@ -77,10 +80,11 @@ impl<B: Backend> EngineCore<B> {
         options: &EngineOptions,
     ) -> Result<Self> {
         let limits = Limits::new(target.as_ref(), drafter.as_deref(), pool.as_ref(), options)?;
-        Ok(Self::join(backend, target, drafter, pool, options, limits))
+        let deferred = DeferredContext::new(&*backend, drafter.as_deref())?;
+        Ok(Self::join(backend, target, drafter, pool, options, limits, deferred))
     }
 
-    /// Joins parts whose limits are known.
+    /// Joins parts whose limits are known, with memory for what is deferred.
     pub(super) fn join(
         backend: Arc<B>,
         target: Box<dyn TargetModel<B>>,
@@ -88,12 +92,15 @@ impl<B: Backend> EngineCore<B> {
         pool: Box<dyn KvPool>,
         options: &EngineOptions,
         limits: Limits,
+        deferred: DeferredContext<B>,
     ) -> Self {
+        let max_deferred = if drafter.is_some() { MAX_DEFERRED_ROWS } else { 0 };
         Self {
             backend,
             models: Models { target, drafter },
             pool,
             offload: options.kv_offload.clone().map(Offloader::new),
+            deferred,
             // A larger chunk would reserve more blocks than a lone sequence can have.
             prefill_chunk: options.prefill_chunk.min(limits.max_num_batched_tokens),
             mixed_prefill_tokens: options.mixed_prefill_tokens,
@@ -104,7 +111,7 @@ impl<B: Backend> EngineCore<B> {
             waiting: Vec::new(),
             active: Vec::new(),
             copies: Vec::new(),
-            buffers: Buffers::new(),
+            buffers: Buffers::new(max_deferred),
         }
     }
 

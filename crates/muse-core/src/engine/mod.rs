@@ -7,6 +7,7 @@
 //! removed when they were not accepted.
 
 mod core;
+mod deferred;
 mod draft_stats;
 mod limits;
 mod models;
@@ -30,6 +31,31 @@ pub use thread::{EngineHandle, Load, spawn};
 /// Called on the engine's thread with the error that stopped it; it must not wait for that thread.
 pub type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
 
+/// The target time of a step in which some sequences decode while others run their prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetItl {
+    /// Four times a step without prompt tokens, within 50 to 500 ms; twice such a step where that
+    /// is more.
+    #[default]
+    Auto,
+    /// This time.
+    Fixed(Duration),
+    /// No target: prompts get all tokens that [`EngineOptions::mixed_prefill_tokens`] allows.
+    Unbounded,
+}
+
+impl TargetItl {
+    /// The target where a step without prompt tokens takes `decode`.
+    fn time(self, decode: Duration) -> Option<Duration> {
+        let bounds = (Duration::from_millis(50), Duration::from_millis(500));
+        match self {
+            Self::Auto => Some((4 * decode).clamp(bounds.0, bounds.1).max(2 * decode)),
+            Self::Fixed(time) => Some(time),
+            Self::Unbounded => None,
+        }
+    }
+}
+
 /// How an engine runs.
 #[derive(Clone)]
 pub struct EngineOptions {
@@ -48,7 +74,7 @@ pub struct EngineOptions {
     pub mixed_prefill_tokens: usize,
     /// The target time of such a step. Prompts get fewer tokens for it, by the measured times of
     /// steps, but enough to advance.
-    pub target_itl: Option<Duration>,
+    pub target_itl: TargetItl,
     /// The most draft tokens of a sequence in a step, for all requests; the drafter's width if
     /// lower.
     pub max_draft: usize,
@@ -70,7 +96,7 @@ impl Default for EngineOptions {
             prefill_chunk: 2048,
             max_num_batched_tokens: 2048,
             mixed_prefill_tokens: 512,
-            target_itl: None,
+            target_itl: TargetItl::Auto,
             max_draft: usize::MAX,
             adapt_draft: true,
             kv_offload: None,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::core::EngineCore;
 use super::sequence::{Group, Sequence};
 use super::speculation::StepBase;
-use crate::contract::{Backend, BlockCount, FinishReason, KV_BLOCK_SIZE, KvPool};
+use crate::contract::{Backend, BlockCount, FinishReason, KV_BLOCK_SIZE, KvPool, SeqId};
 use crate::{Error, Result};
 
 /// Offloaded KV blocks that are loaded in a step, so that running sequences are not held up.
@@ -36,7 +36,7 @@ impl<B: Backend> EngineCore<B> {
     pub(super) fn end_active(&mut self, now: Duration) {
         while let Some(i) = self.active.iter().position(|seq| seq.finish.is_some()) {
             let seq = self.active.remove(i);
-            self.pool.close(seq.id);
+            self.close(seq.id);
             seq.end(now);
             self.rank_active();
         }
@@ -215,7 +215,7 @@ impl<B: Backend> EngineCore<B> {
     /// decode.
     fn mixed_prefill(&self, count: usize, left: usize) -> usize {
         let max = left.min(self.mixed_prefill_tokens);
-        match self.target_itl {
+        match self.target_itl.time(self.speculation.decode_time(count)) {
             Some(time) => self.speculation.tokens_within(count, max, time),
             None => max,
         }
@@ -270,11 +270,20 @@ impl<B: Backend> EngineCore<B> {
         self.active.last().is_some_and(|last| last.group_index > index)
     }
 
+    /// Frees the KV blocks of a sequence. Positions that its drafter context lacks are not kept for
+    /// later prompts.
+    fn close(&mut self, id: SeqId) {
+        if let Some(first) = self.deferred.forget(id) {
+            self.pool.truncate(id, first);
+        }
+        self.pool.close(id);
+    }
+
     /// Frees the KV blocks of the last-ranked active sequence. It waits again and will be resumed
     /// from its tokens.
     fn preempt_last(&mut self) {
         let mut seq = self.active.pop().expect("at least two sequences are active");
-        self.pool.close(seq.id);
+        self.close(seq.id);
         seq.to_restore = seq.tokens.len().div_ceil(KV_BLOCK_SIZE);
         self.waiting.push(seq);
     }

@@ -7,8 +7,8 @@ use super::core::EngineCore;
 use super::sequence::Sequence;
 use crate::Result;
 use crate::contract::{
-    Anchor, Backend, BatchEntry, BatchInput, ContextSlice, KvPool, LogitsRequest, SampleRow,
-    SeqSlice, recycle,
+    Anchor, Backend, BatchEntry, BatchInput, ContextSlice, KV_BLOCK_SIZE, KvPool, LogitsRequest,
+    SampleRow, SeqSlice, recycle,
 };
 
 impl<B: Backend> EngineCore<B> {
@@ -34,6 +34,7 @@ impl<B: Backend> EngineCore<B> {
         self.plan();
         self.reserve(now())?;
         self.move_blocks()?;
+        self.complete_context()?;
         let began = now();
         self.draft()?;
         let drafted = now();
@@ -62,6 +63,19 @@ impl<B: Backend> EngineCore<B> {
             self.copies.clear();
         }
         Ok(())
+    }
+
+    /// Appends what sequences deferred that are about to draft.
+    fn complete_context(&mut self) -> Result<()> {
+        let mut drafting = self.active.iter().filter(|seq| seq.draft_budget > 0);
+        if drafting.any(|seq| self.deferred.contains(seq.id)) {
+            self.append_deferred()?;
+        }
+        Ok(())
+    }
+
+    fn append_deferred(&mut self) -> Result<()> {
+        self.deferred.append(&mut self.models, &*self.pool, &mut self.buffers.context)
     }
 
     /// Appends draft tokens to the sequences that have a budget for them, and writes the token
@@ -175,12 +189,20 @@ impl<B: Backend> EngineCore<B> {
         }
     }
 
-    /// Appends the tokens that stay to the drafter's context. Before they are committed, which may
-    /// free window blocks that hold the first of them.
+    /// Appends the tokens that stay to the drafter's context, or defers them while nobody drafts.
+    /// Before they are committed, which may free window blocks that hold the first of them.
     fn append_context(&mut self) -> Result<()> {
-        let Some(drafter) = &mut self.models.drafter else { return Ok(()) };
-        let buffers = &mut self.buffers;
-        let mut context: Vec<ContextSlice<'_>> = recycle(std::mem::take(&mut buffers.context));
+        if self.models.drafter.is_none() {
+            return Ok(());
+        }
+        let rows =
+            self.active.iter().map(|seq| if seq.num_tokens > 0 { seq.kept } else { 0 }).sum();
+        let must_append = self.active.iter().any(|seq| needs_context(&*self.pool, seq));
+        let fits = self.deferred.fits(rows);
+        if !fits {
+            self.append_deferred()?;
+        }
+        let mut context: Vec<ContextSlice<'_>> = recycle(std::mem::take(&mut self.buffers.context));
         let mut first_row = 0;
         for seq in self.active.iter().filter(|seq| seq.num_tokens > 0) {
             let start = self.pool.len(seq.id);
@@ -188,9 +210,17 @@ impl<B: Backend> EngineCore<B> {
             context.push(ContextSlice { slice, first_row });
             first_row += seq.num_tokens;
         }
-        drafter.append_context(&context, self.models.target.captured_hidden())?;
-        buffers.context = recycle(context);
-        Ok(())
+        let captured_hidden = self.models.target.captured_hidden();
+        // Rows that join deferred ones are appended with them: one append for all.
+        let defer = fits && !(must_append && self.deferred.is_empty());
+        if defer {
+            let seqs = self.active.iter().filter(|seq| seq.num_tokens > 0).map(|seq| seq.id);
+            self.deferred.push(&*self.backend, seqs, &context, captured_hidden)?;
+        } else if let Some(drafter) = &mut self.models.drafter {
+            drafter.append_context(&context, captured_hidden)?;
+        }
+        self.buffers.context = recycle(context);
+        if defer && must_append { self.append_deferred() } else { Ok(()) }
     }
 
     /// Commits the tokens that stay, emits events and ends the finished sequences.
@@ -212,4 +242,12 @@ impl<B: Backend> EngineCore<B> {
 /// Whether the step runs the last token of a sequence: then the next one is sampled.
 fn needs_logits(pool: &dyn KvPool, seq: &Sequence) -> bool {
     seq.num_tokens > 0 && pool.len(seq.id) as usize + seq.num_tokens == seq.tokens.len()
+}
+
+/// Whether the drafter's context must be complete behind this step: the sequence drafts, ends, or
+/// completes a KV block, which others may share from now on.
+fn needs_context(pool: &dyn KvPool, seq: &Sequence) -> bool {
+    let len = pool.len(seq.id) as usize;
+    let completes_block = len / KV_BLOCK_SIZE < (len + seq.kept) / KV_BLOCK_SIZE;
+    seq.num_tokens > 0 && (seq.draft_budget > 0 || seq.finish.is_some() || completes_block)
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::deferred::DeferredContext;
 use super::{EngineCore, EngineOptions, Limits};
 use crate::contract::{
     Backend, BlockCount, Done, Drafter, Engine, Event, FinishReason, KvPool, Request, SeqId, Sink,
@@ -20,7 +21,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Invalid`] when the parts cannot work together, [`Error::Device`] when the system cannot
-/// start a thread.
+/// start a thread, errors of the backend's allocations.
 pub fn spawn<B: Backend>(
     backend: Arc<B>,
     target: Box<dyn TargetModel<B>>,
@@ -37,11 +38,13 @@ pub fn spawn<B: Backend>(
         wake: Condvar::new(),
     });
     let inner = Arc::clone(&shared);
+    let deferred = DeferredContext::new(&*backend, drafter.as_deref())?;
     let thread = std::thread::Builder::new()
         .name("muse-engine".into())
         .spawn(move || {
             // Joined here: its buffers are not `Send`.
-            let engine = EngineCore::join(backend, target, drafter, pool, &options, limits);
+            let engine =
+                EngineCore::join(backend, target, drafter, pool, &options, limits, deferred);
             run(engine, &inner, &options);
         })
         .map_err(|error| Error::Device {

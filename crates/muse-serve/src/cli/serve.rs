@@ -33,11 +33,8 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     let loading = runtime.block_on(LoadingServer::bind(options, progress.clone()))?;
     let (serving, stopped) = runtime.block_on(async { watch_signals() })?;
     debug!(grpc_addr = %loading.grpc_addr(), http_addr = %loading.http_addr(), "listening");
-    let load_options = LoadOptions {
-        default_max_parallel: DEFAULT_MAX_PARALLEL,
-        target_itl: Some(target_itl),
-        ..model
-    };
+    let load_options =
+        LoadOptions { default_max_parallel: DEFAULT_MAX_PARALLEL, target_itl, ..model };
     let loaded = load_noting(&load_options, &progress)?;
     let app = Arc::new(App { names, ..loaded.start(on_failure())? });
     let served: Result<()> = runtime.block_on(async {

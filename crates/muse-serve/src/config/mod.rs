@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use muse_core::contract::KvType;
+use muse_core::engine::TargetItl;
 use muse_serve::runtime::{KvDiskOptions, LoadOptions};
 use muse_serve::service::{RequestLimits, ServiceOptions};
 use muse_serve::{ModelNames, ServeOptions};
@@ -29,16 +30,13 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// The most bytes of KV blocks on disk, unless a setting changes it.
 const KV_DISK_BYTES: u64 = 8 << 30;
 
-/// Milliseconds between tokens of an answer, unless a setting changes it.
-const TARGET_ITL_MS: u64 = 500;
-
 /// The settings of a server, complete.
 #[derive(Debug)]
 pub(crate) struct Serving {
     /// Where and how to serve.
     pub(crate) options: ServeOptions,
     /// Time between tokens of an answer to aim for while other prompts are read.
-    pub(crate) target_itl: Duration,
+    pub(crate) target_itl: TargetItl,
     /// Names that requests may give the model.
     pub(crate) names: ModelNames,
     /// Filter of the log.
@@ -147,7 +145,9 @@ fn serving(flags: ServeFlags) -> Result<Serving> {
             },
             ..usual
         },
-        target_itl: Duration::from_millis(flags.target_itl.unwrap_or(TARGET_ITL_MS)),
+        target_itl: flags
+            .target_itl
+            .map_or(TargetItl::Auto, |ms| TargetItl::Fixed(Duration::from_millis(ms))),
         names: ModelNames {
             aliases: flags.alias.unwrap_or_default(),
             strict: flags.strict_model.unwrap_or(false),

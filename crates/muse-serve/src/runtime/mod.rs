@@ -17,9 +17,9 @@ mod sampling;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use muse_core::contract::{KvType, LogitsRequest, Sampling, Token};
+use muse_core::engine::TargetItl;
 use muse_core::model::BfpPolicy;
 use muse_core::{Error, Result};
 
@@ -55,7 +55,7 @@ pub struct LoadOptions {
     /// Sequences that may run at a time; 0 counts as 1.
     pub default_max_parallel: usize,
     /// How long a step with prompt tokens should take at most while other sequences decode.
-    pub target_itl: Option<Duration>,
+    pub target_itl: TargetItl,
     /// Threads that compute; none means one a core.
     pub threads: Option<usize>,
     /// Multiplies by activations in f32 where the device would round them: slower, for comparing

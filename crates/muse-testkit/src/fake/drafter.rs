@@ -68,6 +68,10 @@ impl<B: Backend> Drafter<B> for FakeDrafter<B> {
         &[0]
     }
 
+    fn captured_width(&self) -> usize {
+        1
+    }
+
     fn width(&self) -> usize {
         self.width
     }

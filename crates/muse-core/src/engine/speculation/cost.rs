@@ -50,15 +50,23 @@ impl StepCost {
         points.iter().any(|p| p.samples > 1 && self.passes.samples - p.measured < MAX_AGE_SAMPLES)
     }
 
-    /// Expected time of a step.
+    /// Time that a pass of `tokens` tokens takes at most, as far as is known: beyond the largest
+    /// measured pass the time grows in proportion to the tokens, or as steeply as between the last
+    /// two points where that is steeper.
+    pub(super) fn bound(&self, tokens: usize) -> f64 {
+        self.passes.bound(tokens)
+    }
+
+    /// Expected time of a step. Beyond the largest measured pass it is flat: a larger step is assumed
+    /// to be cheap until it is measured, so that more draft tokens are tried.
     pub(super) fn expect(&self, tokens: usize, draft_blocks: usize) -> f64 {
         let draft = if draft_blocks == 0 { 0.0 } else { self.drafts.at(draft_blocks) };
         self.passes.at(tokens) + draft
     }
 }
 
-/// Time by count, measured at points and linear between them. Beyond the last point it is flat:
-/// a larger step is assumed to be cheap until it is measured.
+/// Time by count, measured at points and linear between them. Beyond the last point it is flat for
+/// [`Curve::at`] and grows for [`Curve::bound`].
 #[derive(Clone, Debug)]
 struct Curve {
     points: [Point; POINTS],
@@ -111,6 +119,16 @@ impl Curve {
         point.measured = self.samples;
     }
 
+    /// As [`Curve::at`], but growing beyond the last point.
+    fn bound(&self, count: usize) -> f64 {
+        let mut known = self.points.iter().rev().filter(|point| point.samples > 0);
+        let Some(last) = known.next().filter(|last| last.count < count as f64) else {
+            return self.at(count);
+        };
+        let slope = known.next().map_or(0.0, |p| (last.time - p.time) / (last.count - p.count));
+        last.time + (count as f64 - last.count) * slope.max(last.time / last.count)
+    }
+
     fn at(&self, count: usize) -> f64 {
         let at = point(count);
         let known = |point: &&Point| point.samples > 0;
@@ -152,6 +170,22 @@ mod tests {
         {
             near(curve.at(count), time / 1e3);
         }
+    }
+
+    /// One token took 40 ms and 17 took 50: then 400 take up to 1.2 s, not 50 ms.
+    #[test]
+    fn the_bound_grows_beyond_the_last_point() {
+        let mut curve = Curve::new();
+        assert_eq!(curve.bound(3), 0.0);
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        (0..3).for_each(|_| curve.measure(1, ms(40)));
+        near(curve.bound(1), 0.04);
+        near(curve.bound(10), 0.4);
+        (0..3).for_each(|_| curve.measure(17, ms(50)));
+        near(curve.bound(9), 0.045);
+        near(curve.bound(400), 0.05 * 400.0 / 17.0);
+        (0..3).for_each(|_| curve.measure(34, ms(150)));
+        near(curve.bound(51), 0.25);
     }
 
     #[test]

@@ -42,10 +42,15 @@ impl Speculation {
         Self { cost: StepCost::new(), average_acceptance: Acceptance::new(width, DECAY) }
     }
 
+    /// Expected time of a step in which `count` sequences decode a token each.
+    pub(super) fn decode_time(&self, count: usize) -> Duration {
+        Duration::from_secs_f64(self.cost.expect(count, 0))
+    }
+
     /// The most tokens, up to `max`, that can be added to a step of `base` tokens so that its pass
-    /// takes at most `time`.
+    /// takes at most `time`, however little of that was measured yet.
     pub(super) fn tokens_within(&self, base: usize, max: usize, time: Duration) -> usize {
-        let fits = |tokens: &usize| self.cost.expect(base + tokens, 0) <= time.as_secs_f64();
+        let fits = |tokens: &usize| self.cost.bound(base + tokens) <= time.as_secs_f64();
         let smaller = |tokens: &usize| {
             (*tokens > MIN_PREFILL_TOKENS).then(|| (tokens * 7 / 8).max(MIN_PREFILL_TOKENS))
         };
