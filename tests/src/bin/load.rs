@@ -1,6 +1,6 @@
 //! Measures the engine under load: aggregate tokens a second at 1, 8 and 32 sequences, drafting
 //! always, never and by the engine's choice in turn, and on muse-nano the accepted lengths by kind
-//! of text. `load [--model PATH [--draft PATH]] [--tokens N] [--rounds N] [--threads N]`; without a
+//! of text and the same choice for 1 to 32 streams of each kind. `load [--model PATH [--draft PATH]] [--tokens N] [--rounds N] [--threads N]`; without a
 //! model it takes muse-nano, for a model without a drafter one that replays what the model says.
 
 use std::path::{Path, PathBuf};
@@ -19,12 +19,16 @@ use muse_cpu::{Cpu, CpuOptions};
 use muse_dflash::Dflash;
 use muse_kv::{Pool, PoolOptions};
 use muse_testkit::nano_dir;
-use muse_tests::chats::{STOP, chats};
+use muse_tests::chats::{Chat, STOP, chats};
 use muse_tests::replay::{Replay, Script};
 use muse_tests::sim::{Client, Received, TestRequest, client, ids};
 use muse_weights::Checkpoint;
 
 /// Sequences that run together.
+const STREAMS: [usize; 5] = [1, 2, 4, 8, 32];
+/// Golden chats by kind of text.
+const KINDS: [(&str, &[&str]); 3] =
+    [("prose", &["story", "who", "unknown"]), ("code", &["code", "code2"]), ("JSON", &["json"])];
 const TOGETHER: [usize; 3] = [1, 8, 32];
 const PROMPT: usize = 16;
 const PAGES_EACH: usize = 12;
@@ -68,15 +72,26 @@ fn main() -> Result<()> {
     let nano = options.model.is_none();
     let model = options.model.unwrap_or_else(|| nano_dir().join("target"));
     let draft = options.draft.or_else(|| nano.then(|| nano_dir().join("assistant")));
-    let mut bench = Bench::new(&model, draft.as_deref(), options.threads)?;
+    let drafting = draft.as_deref().map_or(Drafting::Replay, Drafting::File);
+    let mut bench = Bench::new(&model, drafting, options.threads)?;
     bench.throughput(options.tokens)?;
     if nano {
         bench.choose_on_chats(options.rounds)?;
         bench.kinds()?;
+        let without = Bench::new(&model, Drafting::None, options.threads)?;
+        compare_streams([without, bench], options.rounds)?;
     } else {
         bench.choose_on_replays(options.tokens, options.rounds)?;
     }
     Ok(())
+}
+
+/// What drafts.
+enum Drafting<'a> {
+    None,
+    /// Recorded completions, wrong at a given rate.
+    Replay,
+    File(&'a Path),
 }
 
 /// An engine that measures.
@@ -88,7 +103,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(target: &Path, drafter: Option<&Path>, threads: Option<usize>) -> Result<Self> {
+    fn new(target: &Path, drafting: Drafting<'_>, threads: Option<usize>) -> Result<Self> {
         let backend = Arc::new(Cpu::new(CpuOptions { threads })?);
         let target = Checkpoint::open(target)?;
         let spec = target.spec().text.clone().context("no text model")?;
@@ -102,16 +117,23 @@ impl Bench {
             max_logits_rows: 0,
         };
         let mut script = None;
-        let drafter: Box<dyn Drafter<Cpu>> = if let Some(path) = drafter {
-            let source = Checkpoint::open(path)?;
-            Box::new(Dflash::new(backend.clone(), &source, &spec, &sizes, &mut |_, _| {})?)
-        } else {
-            let (replay, replayed) = Replay::new(&*backend, WIDTH, spec.hidden, spec.vocab)?;
-            script = Some(replayed);
-            Box::new(replay)
+        let drafter: Option<Box<dyn Drafter<Cpu>>> = match drafting {
+            Drafting::None => None,
+            Drafting::File(path) => {
+                let source = Checkpoint::open(path)?;
+                let progress = &mut |_, _| {};
+                Some(Box::new(Dflash::new(backend.clone(), &source, &spec, &sizes, progress)?))
+            }
+            Drafting::Replay => {
+                let (replay, replayed) = Replay::new(&*backend, WIDTH, spec.hidden, spec.vocab)?;
+                script = Some(replayed);
+                Some(Box::new(replay))
+            }
         };
-        let sizes = ModelSizes { max_logits_rows: most * (drafter.width() + 1), ..sizes };
-        let captured = drafter.captured_layers();
+        let (width, reach, captured) = drafter.as_ref().map_or((0, 0, &[][..]), |drafter| {
+            (drafter.width(), drafter.window_reach(), drafter.captured_layers())
+        });
+        let sizes = ModelSizes { max_logits_rows: most * (width + 1), ..sizes };
         let model = Model::new(backend.clone(), &target, &sizes, captured, &mut |_, _| {})?;
         println!(
             "{} layers of width {}, limits {:?}",
@@ -122,13 +144,12 @@ impl Bench {
         let footprint = ModelFootprint { spec: &spec, captured_layers: captured.len() };
         let pool = Pool::new(PoolOptions {
             blocks: sizes.blocks,
-            window_reach: drafter.window_reach().max(footprint.window_reach()),
+            window_reach: reach.max(footprint.window_reach()),
             max_step_tokens: ROWS as u32,
             ..PoolOptions::default()
         });
         let options = EngineOptions { max_num_seqs: most, ..EngineOptions::default() };
-        let engine =
-            EngineCore::new(backend, Box::new(model), Some(drafter), Box::new(pool), &options)?;
+        let engine = EngineCore::new(backend, Box::new(model), drafter, Box::new(pool), &options)?;
         Ok(Self { engine, script, submitted: 0 })
     }
 
@@ -228,13 +249,26 @@ impl Bench {
         Ok(())
     }
 
+    /// Tokens per second of so many streams together, from the first request to the last token.
+    fn rate_of(&mut self, names: &[&str], streams: usize, max_draft: Option<u32>) -> Result<f64> {
+        let chats = chats();
+        let of_kind = chats.iter().filter(|chat| names.contains(&chat.name.as_str())).cycle();
+        let request = |chat: &Chat| TestRequest { max_draft, ..talk(chat.prompt.clone()) };
+        let requests: Vec<TestRequest> = of_kind.take(streams).map(request).collect();
+        let began = Instant::now();
+        // One stream alone is over in milliseconds.
+        let repeats = STREAMS[STREAMS.len() - 1] / streams;
+        let mut tokens = 0;
+        for _ in 0..repeats {
+            let received = self.run(&requests)?;
+            tokens += received.iter().map(|received| received.tokens.len()).sum::<usize>();
+        }
+        Ok(tokens as f64 / began.elapsed().as_secs_f64())
+    }
+
     /// Tokens a verify by kind of text, with whole blocks.
     fn kinds(&mut self) -> Result<()> {
-        for (kind, names) in [
-            ("prose", &["story", "who", "unknown"][..]),
-            ("code", &["code", "code2"]),
-            ("JSON", &["json"]),
-        ] {
+        for (kind, names) in KINDS {
             let chats = chats();
             let of_kind = chats.iter().filter(|chat| names.contains(&chat.name.as_str()));
             let whole = |request| TestRequest { max_draft: Some(WIDTH as u32), ..request };
@@ -253,6 +287,30 @@ impl Bench {
         }
         Ok(())
     }
+}
+
+/// Tokens per second of several streams of one kind of text: without a drafter, always drafting whole
+/// blocks, and drafting what pays.
+fn compare_streams([mut without, mut with]: [Bench; 2], rounds: usize) -> Result<()> {
+    println!("streams, tokens/s without a drafter, always drafting, by choice, of the better:");
+    for (kind, names) in KINDS {
+        for streams in STREAMS {
+            let mut rates = [const { Vec::new() }; 3];
+            for _ in 0..rounds {
+                for (i, rates) in rates.iter_mut().enumerate() {
+                    let bench = if i == 0 { &mut without } else { &mut with };
+                    let max_draft = (i == 1).then_some(WIDTH as u32);
+                    rates.push(bench.rate_of(names, streams, max_draft)?);
+                }
+            }
+            let [never, always, choice] = rates.map(median);
+            println!(
+                "  {kind:5} {streams:2}: {never:8.1} {always:8.1} {choice:8.1}  {:.3}",
+                choice / never.max(always)
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A chat's next turn.
