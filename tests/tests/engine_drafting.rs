@@ -253,7 +253,7 @@ fn the_first_long_prompt_leaves_others_their_pace() {
     let mut engine = setup.build().expect("fits");
     let (talker, sink) = client(None);
     let model = engine.model.clone();
-    let mut submit = |engine: &mut TestEngine, id, prompt: Vec<Token>, max, sink| {
+    let submit = |engine: &mut TestEngine, id, prompt: Vec<Token>, max, sink| {
         let request = TestRequest::greedy(prompt, max).request(61);
         engine.core.submit(SeqId(id), request, sink, model.elapsed()).expect("is taken");
     };
