@@ -274,6 +274,42 @@ fn the_first_long_prompt_leaves_others_their_pace() {
     assert!(talker.lock().expect("no panic").tokens.len() >= steps);
 }
 
+/// Times to the first token of prompts that arrive together, in order of arrival.
+fn first_token_times(lengths: &[usize]) -> Vec<Duration> {
+    let cost = FakeCost { pass: |rows| 500 + 100 * rows as u64, draft: |_| 0 };
+    let fake = FakeOptions { cost, full_blocks: 200, window_blocks: 200, ..FakeOptions::default() };
+    let options = EngineOptions::default();
+    let setup = Setup { fake, options, drafter: None, ..Setup::with_ample_blocks() };
+    let mut engine = setup.build().expect("fits");
+    let model = engine.model.clone();
+    let clients = (1..).zip(lengths).map(|(id, &length)| {
+        let (client, sink) = client(None);
+        let request = TestRequest::greedy(words(id, length), 40).request(61);
+        engine.core.submit(SeqId(id), request, sink, model.elapsed()).expect("is taken");
+        client
+    });
+    let clients: Vec<Client> = clients.collect();
+    while engine.core.step(&|| model.elapsed()).expect("no fault") {}
+    let timings = |client: &Client| client.lock().expect("no panic").done[0].timings;
+    clients.iter().map(timings).map(|timings| timings.queued + timings.prefill).collect()
+}
+
+#[test]
+fn prompts_that_arrive_together_run_one_after_the_other() {
+    for count in [4, 8] {
+        let times = first_token_times(&vec![1000; count]);
+        assert!(times.is_sorted(), "{times:?}");
+        // Alone each takes 0.1 s of passes; shared out evenly all would end at the end.
+        let (last, sum) = (times[count - 1], times.iter().sum::<Duration>());
+        let mean = sum / count as u32;
+        assert!(mean < last.mul_f64(0.7), "mean {mean:?}, last {last:?}");
+        assert!(last < Duration::from_millis(110 * count as u64), "{last:?} for {count}");
+    }
+    // A short one overtakes a long one, once it is known what tokens cost.
+    let times = first_token_times(&[100, 4000, 200]);
+    assert!(times[2] < times[1], "{times:?}");
+}
+
 #[test]
 fn rows_go_to_whom_they_help_most() {
     // Twelve drafts for two: the drafter is always right about one and seldom about the other,

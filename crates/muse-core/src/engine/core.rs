@@ -43,6 +43,8 @@ pub struct EngineCore<B: Backend> {
 /// Vectors that are kept between steps for their memory: a step does not allocate.
 pub(super) struct Buffers<B: Backend> {
     pub(super) keys: Vec<PositionKey>,
+    /// Indices of the active sequences with prompt tokens left.
+    pub(super) prefill_order: Vec<usize>,
     pub(super) drafts: Vec<Vec<DraftToken>>,
     pub(super) masks: Vec<TokenMask>,
     pub(super) sampled: Vec<Sampled>,
@@ -56,6 +58,7 @@ impl<B: Backend> Buffers<B> {
     fn new(max_deferred: usize) -> Self {
         Self {
             keys: Vec::new(),
+            prefill_order: Vec::new(),
             drafts: Vec::new(),
             masks: Vec::new(),
             sampled: Vec::new(),

@@ -2,8 +2,8 @@
 //! finished sequences leave, then waiting ones are admitted, then tokens are planned, then their KV
 //! blocks are reserved. When blocks are short draft tokens go first, the last-ranked sequence next.
 //!
-//! Sequence slots and prompt tokens are shared evenly among groups of requests, so that many choices
-//! of one request do not hold up another client. Priorities count as waiting time, up to a bound.
+//! Sequence slots are shared evenly among groups of requests, and the first prompts of all groups run
+//! before second ones, so that many choices of one request do not hold up another client. Priorities count as waiting time, up to a bound.
 
 use std::time::Duration;
 
@@ -184,31 +184,29 @@ impl<B: Backend> EngineCore<B> {
         self.plan_prefill(left.min(max_prefill));
     }
 
-    /// Shares `budget` prompt tokens out among the groups that have any, evenly, and within a group
-    /// among its sequences.
+    /// Gives `budget` prompt tokens to one sequence after the other, in the order of
+    /// [`EngineCore::prefill_key`].
     fn plan_prefill(&mut self, mut budget: usize) {
-        let pool = &*self.pool;
-        let prefills = |seq: &Sequence| pending(pool, seq) > 1;
-        let leads = |active: &[Sequence], i: usize| {
-            let same = |seq: &Sequence| seq.group == active[i].group && prefills(seq);
-            prefills(&active[i]) && !active[..i].iter().any(same)
-        };
-        let mut groups = (0..self.active.len()).filter(|&i| leads(&self.active, i)).count();
-        for i in 0..self.active.len() {
-            if !leads(&self.active, i) {
-                continue;
-            }
-            let (group, mut share) = (self.active[i].group, budget / groups);
-            let same = |seq: &&mut Sequence| seq.group == group && prefills(seq);
-            let mut members = self.active.iter_mut().filter(same).count();
-            for seq in self.active.iter_mut().filter(same) {
-                let more = (share / members).min(pending(pool, seq).min(self.prefill_chunk) - 1);
-                seq.num_tokens += more;
-                (share, budget) = (share - more, budget - more);
-                members -= 1;
-            }
-            groups -= 1;
+        let mut order = std::mem::take(&mut self.buffers.prefill_order);
+        order.clear();
+        order.extend((0..self.active.len()).filter(|&i| pending(&*self.pool, &self.active[i]) > 1));
+        let token_time = self.speculation.prefill_token_time(self.limits.max_num_batched_tokens);
+        order.sort_unstable_by_key(|&i| self.prefill_key(&self.active[i], token_time));
+        for &i in &order {
+            let more = pending(&*self.pool, &self.active[i]).min(self.prefill_chunk) - 1;
+            self.active[i].num_tokens += more.min(budget);
+            budget -= more.min(budget);
         }
+        self.buffers.prefill_order = order;
+    }
+
+    /// Prompts that arrive together run one after the other, shorter ones first: then the mean time
+    /// to the first token is least. The time that a prompt takes counts like a later arrival, so
+    /// that shorter ones overtake a long one for no longer than it takes itself. The first
+    /// sequences of all groups come before the second ones.
+    fn prefill_key(&self, seq: &Sequence, token_time: f64) -> (usize, i64, SeqId) {
+        let nanos = pending(&*self.pool, seq) as f64 * token_time * 1e9;
+        (seq.group_index, seq.arrival + nanos as i64, seq.id)
     }
 
     /// The most prompt tokens of a step in which `count` sequences have a token each and some

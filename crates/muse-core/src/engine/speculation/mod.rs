@@ -47,6 +47,11 @@ impl Speculation {
         Duration::from_secs_f64(self.cost.expect(count, 0))
     }
 
+    /// Expected seconds that each token of a prompt takes in passes of `tokens` tokens.
+    pub(super) fn prefill_token_time(&self, tokens: usize) -> f64 {
+        self.cost.bound(tokens) / tokens as f64
+    }
+
     /// The most tokens, up to `max`, that can be added to a step of `base` tokens so that its pass
     /// takes at most `time`, however little of that was measured yet.
     pub(super) fn tokens_within(&self, base: usize, max: usize, time: Duration) -> usize {
