@@ -176,12 +176,15 @@ fn an_idle_engine_takes_no_time() {
         });
         counts.collect()
     };
-    std::thread::sleep(Duration::from_millis(50));
-    let before = switches();
-    std::thread::sleep(Duration::from_millis(200));
-    let after = switches();
     // Engines of other tests run beside this one, so that only the calmest thread is this engine's.
-    let more = after.iter().filter_map(|(thread, count)| Some(count - before.get(thread)?));
-    assert!(more.min().expect("this engine's thread") < 10, "an idle engine does not poll");
+    // On a busy machine the thread may not have begun to wait yet.
+    let is_calm = |_| {
+        let before = switches();
+        std::thread::sleep(Duration::from_millis(200));
+        let after = switches();
+        let more = after.iter().filter_map(|(thread, count)| Some(count - before.get(thread)?));
+        more.min().is_some_and(|more| more < 10)
+    };
+    assert!((0..100).any(is_calm), "an idle engine does not poll");
     drop(engine);
 }

@@ -149,6 +149,7 @@ impl Drop for KvDisk {
 mod tests {
     use std::fs;
     use std::path::PathBuf;
+    use std::sync::atomic::Ordering;
 
     use super::store::{HEAD, file_name};
     use super::*;
@@ -285,6 +286,11 @@ mod tests {
             let disk = open(folder.path(), max_bytes, 5);
             disk.put(PrefixHash([1, 1]), b"block");
             disk.flush();
+            let store = &disk.shared.store;
+            assert!(
+                !store.failing.load(Ordering::Relaxed),
+                "the disk under the tests took no file"
+            );
             assert_eq!(get(&disk, PrefixHash([1, 1])).is_some(), kept, "{max_bytes} bytes");
         }
     }

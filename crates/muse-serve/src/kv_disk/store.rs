@@ -31,7 +31,7 @@ pub(super) struct Store {
     max_bytes: u64,
     index: Mutex<Index>,
     /// Whether the last write failed: a full disk is logged once, not for every block.
-    failing: AtomicBool,
+    pub(super) failing: AtomicBool,
     /// Keeps the folder locked.
     _marker: Marker,
 }
