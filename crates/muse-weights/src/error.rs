@@ -97,7 +97,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read { file, source } => write!(f, "{file}: cannot be read: {source}"),
+            Self::Read { file, source } => {
+                write!(f, "{file}: cannot be read: {source}")?;
+                match remark(file).filter(|_| source.kind() == std::io::ErrorKind::NotFound) {
+                    Some(remark) => write!(f, "; {remark}"),
+                    None => Ok(()),
+                }
+            }
             Self::Write { file, source } => write!(f, "{file}: cannot be written: {source}"),
             Self::NotACheckpoint { path, found, expected } => {
                 write!(f, "{path}: found {found}, expected {expected}")
@@ -116,6 +122,25 @@ impl fmt::Display for Error {
                 write!(f, "{file}: tensor `{tensor}` is stored as {format}: {advice}")
             }
         }
+    }
+}
+
+/// What a path that does not exist was probably meant to be.
+fn remark(path: &str) -> Option<&'static str> {
+    // `owner/name` is how a model is named on HuggingFace.
+    let mut parts = path.split('/');
+    let is_repository = match (parts.next(), parts.next(), parts.next()) {
+        (Some(owner), Some(name), None) => {
+            !owner.is_empty() && !name.is_empty() && !std::path::Path::new(owner).exists()
+        }
+        _ => false,
+    };
+    if path.starts_with('~') {
+        Some("a shell replaces ~ only where a word begins with it: write the whole path")
+    } else if path.contains("://") || is_repository {
+        Some("nothing is downloaded: fetch the checkpoint, then name its folder or file")
+    } else {
+        None
     }
 }
 
@@ -154,4 +179,28 @@ pub(crate) fn escaped(text: &str) -> String {
         out.push('…');
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_none_of_this_machine_is_remarked_on() {
+        let text =
+            |path: &str, kind: std::io::ErrorKind| Error::read(path, kind.into()).to_string();
+        let missing = |path| text(path, std::io::ErrorKind::NotFound);
+        for (path, words) in [
+            ("facebook/Muse-Glimmer-30B", "nothing is downloaded"),
+            ("https://example.com/model.gguf", "nothing is downloaded"),
+            ("~/models/muse", "whole path"),
+        ] {
+            assert!(missing(path).contains(words), "{}", missing(path));
+            let denied = text(path, std::io::ErrorKind::PermissionDenied);
+            assert!(!denied.contains(words), "{denied}");
+        }
+        for plain in ["model.gguf", "./model.gguf", "src/model.gguf", "/models/muse", "a/b/c"] {
+            assert!(!missing(plain).contains(';'), "{}", missing(plain));
+        }
+    }
 }

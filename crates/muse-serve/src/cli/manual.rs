@@ -1,20 +1,20 @@
 //! `muse completions` and `muse man`: what shells and `man` read, made from the command line's own
 //! description.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 
 use super::args::{Cli, CompletionsCommand, ManCommand};
+use super::terminal::Screen;
 
 /// Prints the completions of a shell.
 pub(super) fn completions(command: &CompletionsCommand) -> Result<ExitCode> {
     // The generator ends the process when it cannot write, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(command.shell, &mut Cli::command(), "muse", &mut script);
-    io::stdout().write_all(&script)?;
+    Screen::new().print(&String::from_utf8(script).context("a script of text")?)?;
     Ok(ExitCode::SUCCESS)
 }
 

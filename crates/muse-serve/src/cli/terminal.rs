@@ -43,8 +43,10 @@ impl Screen {
     fn write(&mut self, text: &str, before: &str, after: &str) -> io::Result<()> {
         let text = if self.terminal { sanitize(text) } else { Cow::Borrowed(text) };
         let mut out = self.out.lock();
-        write!(out, "{before}{text}{after}")?;
-        out.flush()
+        write!(out, "{before}{text}{after}").and_then(|()| out.flush()).map_err(|error| {
+            // The kind stays: a reader who left is no fault.
+            io::Error::new(error.kind(), format!("standard output: {error}"))
+        })
     }
 }
 

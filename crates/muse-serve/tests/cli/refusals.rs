@@ -52,6 +52,29 @@ fn broken_files_are_named() {
     muse(&["inspect", path(&nowhere)]).refused(&["nowhere"]);
     muse(&["chat", "--model", path(&nowhere), "Hello"]).refused(&["nowhere"]);
     muse(&["chat", "--model", path(folder.path()), "Hello"]).refused(&["half.gguf"]);
+    for command in ["inspect", "bench"] {
+        muse(&[command, "owner/model"]).refused(&["owner/model", "nothing is downloaded"]);
+    }
+    muse(&["chat", "--model=~/muse", "Hello"]).refused(&["~/muse", "whole path"]);
+}
+
+#[test]
+fn an_output_that_takes_nothing_is_named() {
+    let nano = nano_dir().join("target");
+    for args in [
+        &["inspect", path(&nano)][..],
+        &["chat", "Hello"],
+        &["completions", "bash"],
+        &["generate", "--ids", "5", "-n", "1"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muse"));
+        let output = command.args(args).stdin(Stdio::null()).stdout(full).output();
+        let output = output.expect("muse runs");
+        let err = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {err}");
+        assert!(err.starts_with("error: standard output: ") && err.contains("space"), "{err}");
+    }
 }
 
 /// A pipe without a writer would be waited for without end.
