@@ -24,7 +24,7 @@ use crate::logging;
 const DEFAULT_MAX_PARALLEL: usize = 8;
 
 pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
-    let Serving { options, log, log_format, target_itl, names } =
+    let Serving { options, log, log_format, target_itl, max_queued_requests, names } =
         command.config.serve(&command.serve)?;
     logging::start(&log, log_format)?;
     let model = command.config.model(&command.model())?;
@@ -33,8 +33,12 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     let loading = runtime.block_on(LoadingServer::bind(options, progress.clone()))?;
     let (serving, stopped) = runtime.block_on(async { watch_signals() })?;
     debug!(grpc_addr = %loading.grpc_addr(), http_addr = %loading.http_addr(), "listening");
-    let load_options =
-        LoadOptions { default_max_parallel: DEFAULT_MAX_PARALLEL, target_itl, ..model };
+    let load_options = LoadOptions {
+        default_max_parallel: DEFAULT_MAX_PARALLEL,
+        max_queued_requests: Some(max_queued_requests),
+        target_itl,
+        ..model
+    };
     let loaded = load_noting(&load_options, &progress)?;
     let app = Arc::new(App { names, ..loaded.start(on_failure())? });
     let served: Result<()> = runtime.block_on(async {

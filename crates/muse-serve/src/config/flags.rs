@@ -123,6 +123,12 @@ pub(crate) struct ServeFlags {
     /// clients included; more are refused [default: 1 GiB]
     #[arg(long, value_name = "BYTES", env = "MUSE_MAX_REQUEST_MEMORY")]
     pub(super) max_request_memory: Option<usize>,
+    /// The most requests that wait for their turn; more are refused, as are those that
+    /// `--max-request-memory` has no memory for [default: 1024]
+    #[arg(long, value_name = "N", env = "MUSE_MAX_QUEUED_REQUESTS")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[serde(deserialize_with = "positive")]
+    pub(super) max_queued_requests: Option<u32>,
     /// The most answers to one request, `n` of HTTP [default: 16]
     #[arg(long, value_name = "N", env = "MUSE_MAX_CHOICES")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -228,6 +234,7 @@ impl ServeFlags {
             strict_model: self.strict_model.or(lower.strict_model),
             drain: self.drain.or(lower.drain),
             keep_alive: self.keep_alive.or(lower.keep_alive),
+            max_queued_requests: self.max_queued_requests.or(lower.max_queued_requests),
             max_request_memory: self.max_request_memory.or(lower.max_request_memory),
             max_choices: self.max_choices.or(lower.max_choices),
             max_tokens: self.max_tokens.or(lower.max_tokens),

@@ -30,6 +30,9 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// The most bytes of KV blocks on disk, unless a setting changes it.
 const KV_DISK_BYTES: u64 = 8 << 30;
 
+/// Requests that may wait, unless a setting changes it.
+const MAX_QUEUED: usize = 1024;
+
 /// The settings of a server, complete.
 #[derive(Debug)]
 pub(crate) struct Serving {
@@ -37,6 +40,8 @@ pub(crate) struct Serving {
     pub(crate) options: ServeOptions,
     /// Time between tokens of an answer to aim for while other prompts are read.
     pub(crate) target_itl: TargetItl,
+    /// Requests that may wait.
+    pub(crate) max_queued_requests: usize,
     /// Names that requests may give the model.
     pub(crate) names: ModelNames,
     /// Filter of the log.
@@ -148,6 +153,7 @@ fn serving(flags: ServeFlags) -> Result<Serving> {
         target_itl: flags
             .target_itl
             .map_or(TargetItl::Auto, |ms| TargetItl::Fixed(Duration::from_millis(ms))),
+        max_queued_requests: flags.max_queued_requests.map_or(MAX_QUEUED, |n| n as usize),
         names: ModelNames {
             aliases: flags.alias.unwrap_or_default(),
             strict: flags.strict_model.unwrap_or(false),
@@ -303,6 +309,17 @@ mod tests {
             addresses(&[("MUSE_HTTP", "localhost:7")], file),
             ["[::1]:50051", "127.0.0.1:7"]
         );
+    }
+
+    #[test]
+    fn the_length_of_the_queue_comes_from_each_source() {
+        let length = |flags| serving(flags).expect("settings").max_queued_requests;
+        assert_eq!(length(ServeFlags::default()), 1024);
+        assert_eq!(length(toml("[serve]\nmax-queued-requests = 9").serve), 9);
+        let given: ServeFlags = variables(&[("MUSE_MAX_QUEUED_REQUESTS", "5")]).expect("a number");
+        assert_eq!(length(given), 5);
+        let refused: Result<ServeFlags> = variables(&[("MUSE_MAX_QUEUED_REQUESTS", "0")]);
+        refused.expect_err("nobody could wait");
     }
 
     #[test]

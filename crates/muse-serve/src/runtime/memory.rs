@@ -196,6 +196,7 @@ impl Sizes {
         let max_num_seqs = options.default_max_parallel.max(options.parallel.unwrap_or(1)).max(1);
         let min_logits = if options.logits { PROMPT_LOGITS_ROWS } else { 1 };
         let max_logits_rows = (max_num_seqs * block).max(min_logits);
+        let defaults = EngineOptions::default();
         let mut sizes = Self {
             max_num_batched_tokens: max_tokens,
             pool: demand.pool,
@@ -203,9 +204,10 @@ impl Sizes {
                 max_num_seqs,
                 max_num_batched_tokens: max_tokens,
                 target_itl: options.target_itl,
+                queue: options.max_queued_requests.unwrap_or(defaults.queue),
                 max_draft: options.max_draft.map_or(usize::MAX, |max| max as usize),
                 adapt_draft: options.max_draft.is_none(),
-                ..EngineOptions::default()
+                ..defaults
             },
             plan: MemoryPlan { weights, max_logits_rows, kv: options.kv, ..MemoryPlan::default() },
         };

@@ -54,6 +54,8 @@ pub struct LoadOptions {
     pub parallel: Option<usize>,
     /// Sequences that may run at a time; 0 counts as 1.
     pub default_max_parallel: usize,
+    /// Requests that may wait; none means the engine's default.
+    pub max_queued_requests: Option<usize>,
     /// How long a step with prompt tokens should take at most while other sequences decode.
     pub target_itl: TargetItl,
     /// Threads that compute; none means one a core.
