@@ -98,8 +98,13 @@ impl Golden {
 
     /// Names of all tensors, sorted.
     pub fn names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> =
-            self.floats.keys().chain(self.ints.keys()).map(String::as_str).collect();
+        let mut names: Vec<&str> = self
+            .floats
+            .keys()
+            .chain(self.ints.keys())
+            .chain(self.bytes.keys())
+            .map(String::as_str)
+            .collect();
         names.sort_unstable();
         names
     }

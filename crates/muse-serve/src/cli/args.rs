@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use muse_core::quant::Format;
 use muse_proto::v1;
 
-use super::{foreign, quantize, version};
+use super::{foreign, quantize, version, vision};
 use crate::config::{ConfigFile, ModelFlags, ServeFlags, unknown_variables, without_variables};
 use crate::logging::print_line;
 
@@ -39,6 +39,8 @@ pub(super) enum Command {
     Completions(CompletionsCommand),
     /// Write manual pages
     Man(ManCommand),
+    /// What pictures cost and become
+    Vision(vision::VisionCommand),
 }
 
 #[derive(Args)]

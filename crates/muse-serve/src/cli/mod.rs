@@ -20,6 +20,7 @@ mod stream_printer;
 mod terminal;
 mod tools;
 mod version;
+mod vision;
 
 use std::io;
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Completions(command) => manual::completions(&command),
         Command::Man(command) => manual::pages(&command),
+        Command::Vision(command) => vision::run(&command),
     };
     match result {
         Ok(code) => code,

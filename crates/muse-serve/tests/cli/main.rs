@@ -15,6 +15,7 @@ mod serve;
 mod settings;
 mod template;
 mod tools;
+mod vision;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
