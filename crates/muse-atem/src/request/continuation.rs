@@ -38,10 +38,20 @@ pub(super) fn read(
         let message = "leaves no place for the call that `tool_choice` demands; send one of them";
         return fields.error(key, message);
     }
-    if !continues {
-        return Ok(AnswerStart { prefix: Vec::new(), omits_header });
-    }
-    let index = messages.len() - 1;
+    let prefix = if continues { continue_final_message(messages)? } else { Vec::new() };
+    Ok(AnswerStart { prefix, omits_header })
+}
+
+/// Takes the last message, which the answer continues, from a conversation. Returns what the prompt
+/// ends with instead, behind `<|start|>assistant`.
+///
+/// # Errors
+/// When the last message is not a text of the assistant, or the only one. The path begins with
+/// `messages`.
+pub fn continue_final_message(
+    messages: &mut Vec<Message>,
+) -> Result<Vec<PromptPart>, RequestError> {
+    let index = messages.len().saturating_sub(1);
     let wrong = |message: &str| {
         Err(RequestError { path: format!("messages[{index}]"), message: message.to_owned() })
     };
@@ -64,11 +74,13 @@ pub(super) fn read(
     let reasoning = reasoning.as_deref().unwrap_or_default();
     let prefix = prefix(reasoning, &text, recipient.as_deref().unwrap_or("user"));
     messages.pop();
-    if messages.is_empty() {
-        return fields
-            .error("messages", "holds the message to continue alone; send what it answers");
+    match messages.is_empty() {
+        true => Err(RequestError {
+            path: "messages".to_owned(),
+            message: "holds the message to continue alone; send what it answers".to_owned(),
+        }),
+        false => Ok(prefix),
     }
-    Ok(AnswerStart { prefix, omits_header: false })
 }
 
 /// The message as the template renders it, up to the end of its text.

@@ -24,6 +24,7 @@ use dialect::Support;
 use fields::Fields;
 
 pub use call_ids::resolve_calls;
+pub use continuation::continue_final_message;
 pub use error::RequestError;
 pub use messages::{Media, MediaKind};
 pub use settings::SamplingFields;
@@ -118,7 +119,7 @@ impl ChatRequest {
         let answer_prefix = match &tool_choice {
             _ if !start.prefix.is_empty() || start.omits_header => start.prefix,
             ToolChoice::Named(name) => header(name).to_vec(),
-            _ if reasoning.is_off && declared.is_empty() => header("user").to_vec(),
+            _ if reasoning.is_off && declared.is_empty() => content_header().to_vec(),
             _ => Vec::new(),
         };
         let parallel_tool_calls = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
@@ -205,6 +206,12 @@ fn clipped_name(name: &str) -> String {
         Some((at, _)) => format!("{}…", &name[..at]),
         None => name.to_owned(),
     }
+}
+
+/// The header of the visible answer, behind `<|start|>assistant`: an answer that begins with it has no
+/// reasoning.
+pub fn content_header() -> [PromptPart; 2] {
+    header("user")
 }
 
 /// The header of a message to `recipient`, behind `<|start|>assistant`.

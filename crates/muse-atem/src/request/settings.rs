@@ -129,7 +129,7 @@ pub(super) fn stop(fields: &Fields<'_>) -> Result<Vec<String>, RequestError> {
 pub(super) fn stop_token_ids(fields: &Fields<'_>) -> Result<Vec<u32>, RequestError> {
     let ids = fields.list("stop_token_ids")?.unwrap_or_default();
     let ids = ids.iter().enumerate().map(|(i, id)| {
-        let value = id.as_number().and_then(|number| u32::try_from(number.to_u64()?).ok());
+        let value = id.as_number().and_then(|number| u32::try_from(number.to_whole()?).ok());
         let path = || fields.path(&format!("stop_token_ids[{i}]"));
         value.ok_or_else(|| wrong(path(), "a token id", id))
     });

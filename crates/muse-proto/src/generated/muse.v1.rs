@@ -27,6 +27,10 @@ pub struct Conversation {
     /// At most one tool call: the answer ends after its first. Otherwise there may be several.
     #[prost(bool, tag = "8")]
     pub single_call: bool,
+    /// The answer continues the last message, which must be a text of ROLE_ASSISTANT, in place of
+    /// beginning one.
+    #[prost(bool, tag = "9")]
+    pub continue_final_message: bool,
 }
 /// A message of a conversation.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -218,6 +222,9 @@ pub enum ReasoningStrength {
     High = 3,
     /// Most, with a check of the answer.
     Xhigh = 4,
+    /// None: the answer begins with its content. With tools as REASONING_STRENGTH_LOW, since a call may
+    /// come in place of content.
+    None = 5,
 }
 impl ReasoningStrength {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -231,6 +238,7 @@ impl ReasoningStrength {
             Self::Medium => "REASONING_STRENGTH_MEDIUM",
             Self::High => "REASONING_STRENGTH_HIGH",
             Self::Xhigh => "REASONING_STRENGTH_XHIGH",
+            Self::None => "REASONING_STRENGTH_NONE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -241,6 +249,7 @@ impl ReasoningStrength {
             "REASONING_STRENGTH_MEDIUM" => Some(Self::Medium),
             "REASONING_STRENGTH_HIGH" => Some(Self::High),
             "REASONING_STRENGTH_XHIGH" => Some(Self::Xhigh),
+            "REASONING_STRENGTH_NONE" => Some(Self::None),
             _ => None,
         }
     }
@@ -255,7 +264,7 @@ pub struct Sampling {
     /// Keep the `top_k` likeliest tokens; 0 keeps all.
     #[prost(uint32, optional, tag = "2")]
     pub top_k: ::core::option::Option<u32>,
-    /// Keep the smallest set of tokens with at least this probability, above 0 and up to 1.
+    /// Keep the smallest set of tokens with at least this probability, from 0 to 1; 0 keeps one token.
     #[prost(float, optional, tag = "3")]
     pub top_p: ::core::option::Option<f32>,
     /// Keep tokens with at least this share of the best one's probability, from 0 to 1.
@@ -306,6 +315,9 @@ pub struct Limits {
     /// allows, which is 0 unless its operator sets another; negative values give way to others.
     #[prost(int32, tag = "4")]
     pub priority: i32,
+    /// Minimum number of tokens to generate: no stop token is sampled before. At most max_tokens.
+    #[prost(uint32, tag = "5")]
+    pub min_tokens: u32,
 }
 /// How much of the prompt is prefilled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -496,12 +508,18 @@ pub struct ChatRequest {
     /// was sent.
     #[prost(bool, optional, tag = "9")]
     pub growing_tool_calls: ::core::option::Option<bool>,
+    /// Stop tokens in addition to the model's own.
+    #[prost(uint32, repeated, tag = "10")]
+    pub stop_ids: ::prost::alloc::vec::Vec<u32>,
+    /// Continue past the model's own stop tokens.
+    #[prost(bool, tag = "11")]
+    pub ignore_model_stop: bool,
 }
 /// What the content must match. INVALID_ARGUMENT names what cannot be honoured.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Constraint {
     /// The kind of constraint.
-    #[prost(oneof = "constraint::Rule", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "constraint::Rule", tags = "1, 2, 3, 4, 5")]
     pub rule: ::core::option::Option<constraint::Rule>,
 }
 /// Nested message and enum types in `Constraint`.
@@ -521,6 +539,9 @@ pub mod constraint {
         /// One of some texts.
         #[prost(message, tag = "4")]
         Choice(super::TextChoice),
+        /// Text of this grammar, in the GBNF of llama.cpp.
+        #[prost(string, tag = "5")]
+        Gbnf(::prost::alloc::string::String),
     }
 }
 /// Texts to choose from.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muse_core::contract::Token;
 use muse_proto::v1::chat_response::Event;
 use muse_proto::v1::chat_service_server::ChatService;
 use muse_proto::v1::{ChatRequest, ChatResponse, TextDelta};
@@ -48,8 +49,8 @@ impl ChatService for ChatApi {
             conversation,
             settings,
             stop: request.stop,
-            stop_ids: Vec::new(),
-            ignore_model_stop: false,
+            stop_ids: request.stop_ids.into_iter().map(Token).collect(),
+            ignore_model_stop: request.ignore_model_stop,
             choices: request.choices,
             growing_tool_calls: request.growing_tool_calls,
             constraints: ChatConstraints {

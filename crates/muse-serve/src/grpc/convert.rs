@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::civil::Date;
 use muse_atem::AnswerRule;
 use muse_atem::request::{
-    NO_PARAMETERS, SamplingFields, ToolChoice, check_tool_name, resolve_calls,
+    NO_PARAMETERS, SamplingFields, ToolChoice, check_tool_name, content_header,
+    continue_final_message, resolve_calls,
 };
 use muse_core::contract::{
     Content, Conversation, Message, Part, PromptPart, Sampled, Sampling, Token, Tokenizer, Tool,
@@ -24,10 +25,11 @@ pub(super) fn status(error: ServiceError, scope: Option<&RequestScope>) -> Statu
     crate::status::to_grpc(&error, scope.map(RequestScope::id), |field| match field {
         "temperature" | "top_k" | "top_p" | "min_p" | "repetition_penalty"
         | "frequency_penalty" | "presence_penalty" | "bias" | "seed" => format!("sampling.{field}"),
-        "max_tokens" | "max_draft" | "logprobs" => format!("limits.{field}"),
+        "max_tokens" | "min_tokens" | "max_draft" | "logprobs" => format!("limits.{field}"),
         "messages" => "conversation.messages".to_owned(),
         "tools" => "conversation.tools".to_owned(),
         "answer" => "constraint".to_owned(),
+        "stop_token_ids" => "stop_ids".to_owned(),
         other => other.to_owned(),
     })
 }
@@ -51,7 +53,7 @@ pub(super) fn settings(
             seed: sampling.seed,
         },
         max_tokens: limits.max_tokens,
-        min_tokens: 0,
+        min_tokens: limits.min_tokens,
         max_draft: limits.max_draft,
         logprobs: limits.logprobs,
         priority: limits.priority,
@@ -84,6 +86,12 @@ pub(super) fn conversation(
     resolve_calls(&mut messages).map_err(|wrong| {
         ServiceError::invalid_field(&format!("conversation.{}", wrong.path), wrong.message)
     })?;
+    let answer_prefix = match message.continue_final_message {
+        true => continue_final_message(&mut messages).map_err(|wrong| {
+            ServiceError::invalid_field(&format!("conversation.{}", wrong.path), wrong.message)
+        })?,
+        false => Vec::new(),
+    };
     let mut conversation = Conversation {
         messages,
         tools: tools(message.tools)?,
@@ -92,10 +100,22 @@ pub(super) fn conversation(
         knowledge_cutoff: date("knowledge_cutoff", message.knowledge_cutoff)?,
         current_date: date("current_date", message.current_date)?,
         single_call: message.single_call,
+        answer_prefix,
         ..Conversation::default()
     };
     let choice = message.tool_choice.and_then(|choice| choice.choice);
     let choice = apply_tool_choice(choice, &mut conversation)?;
+    if message.continue_final_message
+        && let ToolChoice::Named(_) | ToolChoice::Required = choice
+    {
+        let message = "leaves no place for the call that tool_choice demands; send one of them";
+        let field = "conversation.continue_final_message";
+        return Err(ServiceError::invalid_field(field, message));
+    }
+    let no_reasoning = message.reasoning_strength == i32::from(ReasoningStrength::None);
+    if no_reasoning && conversation.tools.is_empty() && conversation.answer_prefix.is_empty() {
+        conversation.answer_prefix = content_header().to_vec();
+    }
     Ok((conversation, choice))
 }
 
@@ -182,12 +202,12 @@ fn tool_call(call: v1::ToolCall) -> ToolCall {
 fn strength(value: i32) -> Result<Option<String>, ServiceError> {
     let word = match ReasoningStrength::try_from(value) {
         Ok(ReasoningStrength::Unspecified) => return Ok(None),
-        Ok(ReasoningStrength::Low) => "low",
+        Ok(ReasoningStrength::Low | ReasoningStrength::None) => "low",
         Ok(ReasoningStrength::Medium) => "medium",
         Ok(ReasoningStrength::High) => "high",
         Ok(ReasoningStrength::Xhigh) => "xhigh",
         Err(_) => {
-            let message = format!("found {value}; give a value of ReasoningStrength (0 to 4)");
+            let message = format!("found {value}; give a value of ReasoningStrength (0 to 5)");
             return Err(ServiceError::invalid_field("conversation.reasoning_strength", message));
         }
     };
@@ -252,9 +272,11 @@ pub(super) fn answer_rule(constraint: Option<v1::Constraint>) -> Result<AnswerRu
         Some(Rule::JsonSchema(schema)) => Ok(AnswerRule::JsonSchema(schema)),
         Some(Rule::Regex(regex)) => Ok(AnswerRule::Regex(regex)),
         Some(Rule::Lark(lark)) => Ok(AnswerRule::Lark(lark)),
+        Some(Rule::Gbnf(gbnf)) => Ok(AnswerRule::Gbnf(gbnf)),
         Some(Rule::Choice(choice)) => Ok(AnswerRule::Choice(choice.texts)),
         None => {
-            let message = "found no rule; give json_schema, regex, lark or choice, or leave it out";
+            let message =
+                "found no rule; give json_schema, regex, lark, gbnf or choice, or leave it out";
             Err(ServiceError::invalid_field("answer", message))
         }
     }

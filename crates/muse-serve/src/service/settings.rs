@@ -53,6 +53,10 @@ impl GenerationSettings {
             let message = "found 0; give at least 1, or leave it out to use all the room there is";
             return Err(ServiceError::invalid_field("max_tokens", message));
         }
+        if let Some(max) = self.max_tokens.filter(|&max| max < self.min_tokens) {
+            let message = format!("found {}; give at most max_tokens, {max}", self.min_tokens);
+            return Err(ServiceError::invalid_field("min_tokens", message));
+        }
         match self.logprobs {
             Some(found) if found > MAX_LOGPROBS => Err(ServiceError::invalid_field(
                 "logprobs",

@@ -60,6 +60,8 @@ pub(crate) struct ScriptedEngine {
 pub(crate) struct Recorded {
     pub(crate) sampling: Sampling,
     pub(crate) max_tokens: Option<u32>,
+    pub(crate) min_tokens: u32,
+    pub(crate) stop: Vec<Token>,
     pub(crate) priority: i32,
     pub(crate) group: Option<GroupId>,
 }
@@ -127,6 +129,8 @@ impl Engine for ScriptedEngine {
         let settings = Recorded {
             sampling: request.sampling.clone(),
             max_tokens: request.max_tokens,
+            min_tokens: request.min_tokens,
+            stop: request.stop.clone(),
             priority: request.priority,
             group: request.group,
         };

@@ -3,10 +3,13 @@
 mod client;
 #[cfg(all(feature = "cpu", feature = "nano"))]
 mod constraints;
+#[cfg(all(feature = "cpu", feature = "nano"))]
+mod dialects;
 mod drain;
 #[cfg(all(feature = "cpu", feature = "nano"))]
 mod engine;
 mod fake;
+mod fields;
 mod grpc;
 mod http;
 mod limits;

@@ -142,4 +142,18 @@ async fn each_request_has_one_line_in_the_log() {
     socket.read_exact(&mut [0; 64]).await.expect("the head of a reply");
     drop(socket);
     check("log-left", &["status=\"200\"", "disconnected=true"]).await;
+    // Fields without effect are named once, however many requests have them.
+    let mut body = json!({ "messages": [{ "role": "user", "content": "Hi" }] });
+    for name in ["client_metadata", "prompt_cache_key", "include"] {
+        body[name] = json!({ "key": "a secret" });
+    }
+    for _ in 0..2 {
+        let reply = http_with(server.http, "POST", CHAT, "", body.to_string().as_bytes()).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+    }
+    let text = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("UTF-8");
+    for name in ["client_metadata", "prompt_cache_key", "include"] {
+        assert_eq!(text.matches(&format!("field=\"{name}\"")).count(), 1, "{text}");
+    }
+    assert!(!text.contains("a secret"), "{text}");
 }
