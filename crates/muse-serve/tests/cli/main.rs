@@ -9,6 +9,8 @@ mod kv_disk;
 mod limits;
 mod logging;
 mod manual;
+#[cfg(all(feature = "jemalloc", target_os = "linux"))]
+mod memory;
 mod quantize;
 mod refusals;
 mod serve;

@@ -47,6 +47,11 @@ impl Server {
         }
     }
 
+    /// The id of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Sends SIGTERM; the exit code and what was logged on the way out.
     pub(crate) fn stop(&mut self) -> (Option<i32>, Vec<String>) {
         self.stop_by("-TERM")
