@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -84,9 +85,9 @@ pub(super) struct ChatCommand {
     /// Talk to a server's gRPC address instead of running a model here
     #[arg(long, value_name = "URL")]
     pub(super) server: Option<String>,
-    /// The most tokens of an answer, its reasoning included
+    /// The most tokens of an answer, its reasoning included; -1 for all the room that is left
     #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
-    pub(super) max_tokens: Option<u32>,
+    pub(super) max_tokens: Option<OrUnset<u32>>,
     #[command(flatten)]
     pub(super) config: ConfigFile,
     #[command(flatten)]
@@ -108,9 +109,9 @@ pub(super) struct GenerateCommand {
     /// Do not begin --prompt with <|begin_of_text|>
     #[arg(long, conflicts_with = "ids")]
     pub(super) no_bos: bool,
-    /// The most tokens to generate [default: all the room that is left]
+    /// The most tokens to generate, -1 for all the room that is left [default: -1]
     #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
-    pub(super) max_tokens: Option<u32>,
+    pub(super) max_tokens: Option<OrUnset<u32>>,
     /// Go on past the tokens that end a turn
     #[arg(long)]
     pub(super) ignore_stop: bool,
@@ -236,9 +237,21 @@ pub(super) struct SamplingFlags {
     /// Subtracted from a token's score once it was generated
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     presence_penalty: Option<f32>,
-    /// Equal seeds give equal answers [default: random]
+    /// Equal seeds give equal answers; -1 is a random one [default: -1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    seed: Option<u64>,
+    seed: Option<OrUnset<u64>>,
+}
+
+/// A number, or -1 for none, as other tools spell it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OrUnset<T>(pub(super) Option<T>);
+
+impl<T: FromStr> FromStr for OrUnset<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        Ok(Self(if text == "-1" { None } else { Some(text.parse()?) }))
+    }
 }
 
 /// Prompts that are measured.
@@ -269,7 +282,11 @@ impl Cli {
             ErrorKind::DisplayHelp => Self::command().get_matches(),
             ErrorKind::DisplayVersion => error.exit(),
             _ => match foreign::advice(&command, std::env::args_os().skip(1)) {
-                Some(advice) => command.error(error.kind(), advice).exit(),
+                Some((name, advice)) => {
+                    let subcommand = name.and_then(|name| command.find_subcommand(name).cloned());
+                    let mut about = subcommand.unwrap_or_else(|| command.clone());
+                    about.error(error.kind(), advice).exit()
+                }
                 None => error.exit(),
             },
         });
@@ -316,7 +333,7 @@ impl SamplingFlags {
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             bias: Vec::new(),
-            seed: self.seed,
+            seed: self.seed.and_then(|seed| seed.0),
         }
     }
 }

@@ -99,6 +99,7 @@ impl Input {
 
 /// The request that every turn of the conversation grows.
 fn base_request(command: &ChatCommand) -> v1::ChatRequest {
+    let max_tokens = command.max_tokens.and_then(|max| max.0);
     let system = command.system.iter().cloned().map(|text| message(v1::Role::System, text));
     v1::ChatRequest {
         conversation: Some(v1::Conversation {
@@ -109,7 +110,7 @@ fn base_request(command: &ChatCommand) -> v1::ChatRequest {
             ..v1::Conversation::default()
         }),
         sampling: Some(command.sampling.message()),
-        limits: Some(v1::Limits { max_tokens: command.max_tokens, ..v1::Limits::default() }),
+        limits: Some(v1::Limits { max_tokens, ..v1::Limits::default() }),
         ..v1::ChatRequest::default()
     }
 }

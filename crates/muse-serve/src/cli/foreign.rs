@@ -13,6 +13,7 @@ enum Instead {
     Note(&'static str),
 }
 
+use super::quantize;
 use Instead::{Note, Use};
 
 const OPTIONS: [(&[&str], Instead); 29] = [
@@ -85,34 +86,54 @@ const OPTIONS: [(&[&str], Instead); 29] = [
     ),
 ];
 
-const COMMANDS: [(&[&str], &str); 4] = [
-    (&["run", "cli", "complete", "ask"], "chat"),
-    (&["server", "start", "api_server"], "serve"),
-    (&["completion"], "generate"),
-    (&["show", "info", "gguf"], "inspect"),
+const COMMANDS: [(&[&str], &str); 7] = [
+    (&["run", "cli", "ask"], "muse has `muse chat`"),
+    (&["server", "start", "api_server"], "muse has `muse serve`"),
+    (&["completion", "complete"], "muse has `muse generate`"),
+    (&["show", "info", "gguf"], "muse has `muse inspect`"),
+    (&["convert"], "muse has `muse quantize`, with --type bf16 for another container alone"),
+    (
+        &["list", "ls", "pull", "download", "rm", "create"],
+        "muse downloads and keeps nothing: fetch a checkpoint and name its folder or file",
+    ),
+    (&["version"], "muse has `muse --version`"),
 ];
 
-/// Advice about the first option or command of another tool among `args`, which `command` refused.
+/// Advice about the first option or command of another tool among `args`, which `command` refused,
+/// with the subcommand that it is about.
 pub(super) fn advice(
     command: &Command,
     args: impl IntoIterator<Item = OsString>,
-) -> Option<String> {
+) -> Option<(Option<String>, String)> {
     let args: Vec<String> =
         args.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let first = args.first()?;
     if first.starts_with('-') {
-        return Some(format!(
+        let text = format!(
             "{first}: a command comes first, such as `muse chat {first}`, `muse serve` or `muse \
              generate`"
-        ));
+        );
+        return Some((None, text));
     }
     let Some(subcommand) = command.find_subcommand(first) else {
-        let (_, ours) = COMMANDS.iter().find(|(names, _)| names.contains(&first.as_str()))?;
-        return Some(format!("there is no command {first}; muse has `muse {ours}`"));
+        let (_, advice) = COMMANDS.iter().find(|(names, _)| names.contains(&first.as_str()))?;
+        return Some((None, format!("there is no command {first}; {advice}")));
     };
     // Behind `--` everything is a value.
-    let options = args[1..].iter().take_while(|arg| *arg != "--");
-    options.filter_map(|arg| of_option(subcommand, arg.split('=').next()?)).next()
+    let options = || args[1..].iter().take_while(|arg| *arg != "--");
+    let advice = options().find_map(|arg| of_option(subcommand, arg.split('=').next()?));
+    let advice = advice.or_else(|| of_type(first, options().last()?));
+    Some((Some(first.clone()), advice?))
+}
+
+/// llama-quantize takes the type as its last argument.
+fn of_type(subcommand: &str, last: &str) -> Option<String> {
+    let is_type = match quantize::format(last) {
+        Ok(_) => true,
+        Err(error) => error.contains("comes nearest"),
+    };
+    let text = || format!("{last}: the type is named by an option: --type {last}");
+    (subcommand == "quantize" && is_type).then(text)
 }
 
 fn of_option(subcommand: &Command, name: &str) -> Option<String> {
@@ -142,7 +163,7 @@ mod tests {
     use crate::cli::args::Cli;
 
     fn advice_for(line: &str) -> Option<String> {
-        advice(&Cli::command(), line.split(' ').map(OsString::from))
+        Some(advice(&Cli::command(), line.split(' ').map(OsString::from))?.1)
     }
 
     #[test]
@@ -158,8 +179,8 @@ mod tests {
             let mut known = commands.flat_map(|one| one.get_arguments()).map(|arg| arg.get_long());
             assert!(known.any(|known| known == Some(*long)), "no command has --{long}");
         }
-        for (_, ours) in COMMANDS {
-            assert!(command.find_subcommand(ours).is_some(), "{ours}");
+        for (names, _) in COMMANDS {
+            assert!(names.iter().all(|name| command.find_subcommand(name).is_none()), "{names:?}");
         }
     }
 
@@ -176,7 +197,9 @@ mod tests {
             ("chat --temp 0.5", "use --temperature"),
             ("chat -p Hello", "as an argument"),
             ("generate --n-predict 5", "use --max-tokens"),
+            ("quantize in.gguf out.gguf Q4_K_M", "--type Q4_K_M"),
             ("run -m x", "`muse chat`"),
+            ("pull x", "downloads"),
             ("-m x -p y", "a command comes first"),
         ] {
             let advice = advice_for(line).unwrap_or_else(|| panic!("{line}: no advice"));
@@ -186,9 +209,13 @@ mod tests {
 
     #[test]
     fn our_own_options_are_not_explained() {
-        for line in
-            ["generate -p x --typo", "chat -- --temp", "chat -n 5 -c 64 -t 2", "inspect --temp"]
-        {
+        for line in [
+            "generate -p x --typo",
+            "chat -- --temp",
+            "chat -n 5 -c 64 -t 2",
+            "quantize in.gguf out.gguf",
+            "inspect --temp",
+        ] {
             assert_eq!(advice_for(line), None, "{line}");
         }
     }

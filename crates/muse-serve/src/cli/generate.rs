@@ -44,10 +44,11 @@ pub(super) fn run(command: &GenerateCommand) -> Result<ExitCode> {
     if let Some(file) = file {
         write_logits(&mut loaded, &prompt, file).context("the file of --logits")?;
     }
+    let max_tokens = command.max_tokens.and_then(|max| max.0);
     let request = v1::GenerateRequest {
         prompt_ids: prompt.iter().map(|token| token.0).collect(),
         sampling: Some(command.sampling.message()),
-        limits: Some(v1::Limits { max_tokens: command.max_tokens, ..v1::Limits::default() }),
+        limits: Some(v1::Limits { max_tokens, ..v1::Limits::default() }),
         ignore_model_stop: command.ignore_stop,
         ..v1::GenerateRequest::default()
     };

@@ -75,8 +75,8 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "DIR", env = "MUSE_KV_DISK")]
     #[serde(deserialize_with = "path")]
     pub(super) kv_disk: Option<PathBuf>,
-    /// The most bytes of that folder [default: 8 GiB]
-    #[arg(long, value_name = "BYTES", env = "MUSE_KV_DISK_BYTES")]
+    /// The most bytes of that folder, such as 500M or 8G [default: 8G]
+    #[arg(long, value_name = "BYTES", env = "MUSE_KV_DISK_BYTES", value_parser = bytes)]
     pub(super) kv_disk_bytes: Option<u64>,
     /// Device to run on [default: cpu]
     #[arg(long, value_name = "NAME", env = "MUSE_BACKEND")]
@@ -121,7 +121,7 @@ pub(crate) struct ServeFlags {
     pub(super) keep_alive: Option<u64>,
     /// The most bytes of memory that all requests hold together, replies that wait for their
     /// clients included; more are refused [default: 1 GiB]
-    #[arg(long, value_name = "BYTES", env = "MUSE_MAX_REQUEST_MEMORY")]
+    #[arg(long, value_name = "BYTES", env = "MUSE_MAX_REQUEST_MEMORY", value_parser = size)]
     pub(super) max_request_memory: Option<usize>,
     /// The most requests that wait for their turn; more are refused, as are those that
     /// `--max-request-memory` has no memory for [default: 1024]
@@ -280,11 +280,53 @@ where
     }
 }
 
+/// A number of bytes, or of KiB, MiB, GiB or TiB behind which K, M, G or T stands.
+fn bytes(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches("iB");
+    let unit = "KMGT"
+        .find(|unit: char| number.ends_with(unit.to_ascii_lowercase()) || number.ends_with(unit));
+    let (digits, power) = match unit {
+        Some(at) => (&number[..number.len() - 1], 10 * (at as u32 + 1)),
+        None => (text, 0),
+    };
+    let count: u64 = digits.parse().map_err(|_| "not a size such as 8589934592, 500M or 8G")?;
+    count.checked_mul(1 << power).ok_or_else(|| "more bytes than can be counted".to_owned())
+}
+
+/// The same, of memory.
+fn size(text: &str) -> Result<usize, String> {
+    bytes(text)?.try_into().map_err(|_| "more bytes than memory can have".to_owned())
+}
+
 /// A path of the file.
 fn path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
     let path = String::deserialize(from)?;
     match path.is_empty() {
         true => Err(D::Error::custom("the path is empty; name one or leave the key out")),
         false => Ok(Some(path.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, expected) in [
+            ("0", 0),
+            ("8589934592", 8 << 30),
+            ("8G", 8 << 30),
+            ("8g", 8 << 30),
+            ("8GiB", 8 << 30),
+            ("3K", 3 << 10),
+            ("500M", 500 << 20),
+            ("2T", 2 << 40),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "G", "8 G", "-1", "1.5G", "8GB", "8iB", "99999999999T", "é"] {
+            bytes(wrong).expect_err(wrong);
+        }
     }
 }

@@ -72,6 +72,10 @@ fn short_options_are_those_of_peers() {
     let long = ["generate", "--prompt", "Once", "--max-tokens", "3", "--context", "64", "--greedy"];
     let short = ["generate", "-p", "Once", "-n", "3", "-c", "64", "--greedy", "-t", "1"];
     assert_eq!(muse(&long).ok(), muse(&short).ok());
+    let unset = ["-n", "-1", "--seed", "-1"];
+    let all =
+        muse(&[&["generate", "-p", "Once", "-c", "64", "--greedy"], &unset[..]].concat()).ok();
+    assert_eq!(all, muse(&["generate", "-p", "Once", "-c", "64", "--greedy"]).ok());
     muse(&["serve", "-c", "5", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"])
         .refused(&["--context is 5"]);
 }
@@ -86,6 +90,7 @@ fn spellings_of_other_tools_lead_to_ours() {
         (&["chat", "--temp", "0.5", "Hello"], "--temperature"),
         (&["chat", "-p", "Hello"], "as an argument"),
         (&["generate", "-p", "x", "--n-predict", "9"], "--max-tokens"),
+        (&["quantize", "in", "out.gguf", "Q4_K_M"], "--type Q4_K_M"),
         (&["run", "model"], "`muse chat`"),
         (&["-m", "model"], "a command comes first"),
     ] {
