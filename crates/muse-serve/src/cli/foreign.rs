@@ -122,7 +122,8 @@ pub(super) fn advice(
     // Behind `--` everything is a value.
     let options = || args[1..].iter().take_while(|arg| *arg != "--");
     let advice = options().find_map(|arg| of_option(subcommand, arg.split('=').next()?));
-    let advice = advice.or_else(|| of_type(first, options().last()?));
+    let is_named = options().any(|arg| arg.starts_with("--type"));
+    let advice = advice.or_else(|| of_type(first, options().last().filter(|_| !is_named)?));
     Some((Some(first.clone()), advice?))
 }
 
@@ -214,6 +215,7 @@ mod tests {
             "chat -- --temp",
             "chat -n 5 -c 64 -t 2",
             "quantize in.gguf out.gguf",
+            "quantize in out --type Q4_K_M",
             "inspect --temp",
         ] {
             assert_eq!(advice_for(line), None, "{line}");
