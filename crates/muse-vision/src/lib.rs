@@ -1,6 +1,7 @@
 //! Pictures to the embedding rows that Muse-Glimmer reads in place of tokens.
 //!
-//! [`Picture`], [`Grid`] and [`picture_to_patches`] turn the bytes of a file into [`Patches`].
+//! [`Picture`], [`Grid`] and [`picture_to_patches`] turn the bytes of a file into [`Patches`],
+//! [`Video`] those of an animation.
 //! [`Tower`] runs the vision tower and the projector on any [`VisionOps`] device, in slices of
 //! rows; [`Encoder`] is a [`VisionEncoder`] over it that encodes a picture once for all requests,
 //! and [`HostEncoder`] gives its rows to a device that cannot run the tower.
@@ -28,6 +29,7 @@ mod patches;
 mod picture;
 mod resize;
 mod tower;
+mod video;
 
 pub use encoder::{Encoder, HostEncoder};
 pub use grid::{CELL_SIZE, Grid, MAX_IMAGE_TOKENS, TieRule};
@@ -39,3 +41,4 @@ pub use patches::{
 pub use picture::{Alpha, DecodeOptions, Format, Grey16, Picture, PictureInfo};
 pub use resize::stretch;
 pub use tower::{Encoding, Intermediate, TableBorder, TableOrder, Tower, TowerOptions};
+pub use video::{AnimationInfo, MAX_FRAME_TOKENS, Video, VideoOptions, sample_frames};

@@ -14,11 +14,21 @@ pub struct Limits {
     /// decoded, RGB, and the copy that a rotation needs. Default: 512 MiB. A picture of 64 Mi
     /// pixels takes 192 MiB as plain JPEG, 576 as progressive JPEG.
     pub max_decoded_bytes: u64,
+    /// Frames of an animation. Default: 4,096.
+    pub max_frames: usize,
+    /// Pixels of all frames of an animation together, which bounds the time. Default: 1 Gi.
+    pub max_animation_pixels: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_bytes: 64 << 20, max_pixels: 64 << 20, max_decoded_bytes: 512 << 20 }
+        Self {
+            max_bytes: 64 << 20,
+            max_pixels: 64 << 20,
+            max_decoded_bytes: 512 << 20,
+            max_frames: 4096,
+            max_animation_pixels: 1 << 30,
+        }
     }
 }
 
@@ -61,6 +71,24 @@ impl Limits {
         Err(Error::Invalid(format!(
             "decoding the {name} would take {bytes} bytes of memory, at most {max} are accepted; \
              send a smaller picture"
+        )))
+    }
+
+    /// Refuses an animation of too many frames, or of too many pixels in all.
+    pub(crate) fn check_frames(&self, name: &str, frames: usize, canvas: u64) -> Result<()> {
+        if frames > self.max_frames {
+            let max = self.max_frames;
+            return Err(Error::Invalid(format!(
+                "the {name} has {frames} frames or more, at most {max} are accepted"
+            )));
+        }
+        let (found, max) = (frames as u64 * canvas, self.max_animation_pixels);
+        if found <= max {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "the {name} has {frames} frames of {canvas} pixels, {found} in all; \
+             at most {max} are accepted"
         )))
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn header(bytes: &[u8], limits: &Limits) -> Result<Header> {
             let channels = [1, 0, 3, 1, 2, 0, 4].get(usize::from(color)).copied().unwrap_or(0);
             let row = 1 + (u64::from(width) * channels * u64::from(depth)).div_ceil(8);
             // Deflate makes at most 1,032 bytes of one.
-            let min_bytes = row * u64::from(height) / 1032;
+            let min_bytes = row.saturating_mul(height.into()) / 1032;
             (header(width, height, 0, depth == 16 && color == 0), min_bytes)
         }
         Format::Jpeg => {

@@ -2,8 +2,9 @@
 
 mod format;
 mod jpeg;
-mod rgb;
-mod webp;
+pub(crate) mod rgb;
+pub(crate) mod webp;
+pub(crate) mod webp_frames;
 
 use std::io::Cursor;
 
@@ -16,14 +17,15 @@ use image::{ColorType, ImageDecoder, ImageError};
 use muse_core::{Error, Result};
 
 pub use format::Format;
-use format::{Header, header, truncated};
+use format::Header;
+pub(crate) use format::{header, truncated};
 pub use rgb::{Alpha, Grey16};
 use rgb::{swaps_sides, to_rgb, widen};
 
 use crate::limits::Limits;
 
 /// Bytes that the PNG decoder may hold of chunks other than pixels, such as colour profiles.
-const MAX_PNG_CHUNK_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_PNG_CHUNK_BYTES: u64 = 16 << 20;
 
 /// Pixels of a picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +94,15 @@ impl Picture {
                 let info = jpeg::info(bytes)?;
                 check_memory(&options.limits, &header, 3, info.orientation)?;
                 (jpeg::decode(bytes, &info)?, info.orientation)
+            }
+            Format::WebP if !webp::info(bytes)?.frames.is_empty() => {
+                let info = webp::info(bytes)?;
+                let exif = info.exif.and_then(Orientation::from_exif_chunk);
+                let orientation = exif.unwrap_or(Orientation::NoTransforms);
+                check_memory(&options.limits, &header, 8, orientation)?;
+                let mut canvas = webp_frames::Canvas::new(info);
+                let rgba = canvas.next().expect("there is a frame")?.to_vec();
+                (to_rgb(rgba, ColorType::Rgba8, options.alpha, None)?, orientation)
             }
             format => {
                 let (decoder, orientation) = open(bytes, format)?;
@@ -182,7 +193,7 @@ fn gif_limits(width: u32, height: u32) -> image::Limits {
 }
 
 /// The error of a decoder, in a sentence.
-fn unreadable(format: Format, bytes: &[u8], error: &ImageError) -> Error {
+pub(crate) fn unreadable(format: Format, bytes: &[u8], error: &ImageError) -> Error {
     let short = match error {
         ImageError::IoError(error) => error.kind() == std::io::ErrorKind::UnexpectedEof,
         _ => false,

@@ -12,10 +12,27 @@ pub(crate) struct Info<'a> {
     pub(crate) width: u32,
     /// Pixels down.
     pub(crate) height: u32,
-    /// Milliseconds that each frame of an animation is shown. Empty without animation.
-    pub(crate) durations_ms: Vec<u32>,
+    /// The frames of an animation. Empty without animation.
+    pub(crate) frames: Vec<Frame<'a>>,
     /// EXIF data, if there is any.
     pub(crate) exif: Option<&'a [u8]>,
+}
+
+/// A frame of an animation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'a> {
+    /// Column and row of its first pixel.
+    pub(crate) corner: [u32; 2],
+    /// Pixels across and down.
+    pub(crate) size: [u32; 2],
+    /// Milliseconds that it is shown.
+    pub(crate) duration_ms: u32,
+    /// Whether its transparency lets the frame before show through.
+    pub(crate) blend: bool,
+    /// Whether its place becomes transparent before the next frame.
+    pub(crate) dispose: bool,
+    /// The chunks of its picture.
+    pub(crate) chunks: &'a [u8],
 }
 
 /// Walks the chunks of a WebP file.
@@ -28,9 +45,10 @@ pub(crate) fn info(bytes: &[u8]) -> Result<Info<'_>> {
         truncated(Format::WebP, bytes, &format!("the end of its {riff} bytes of content"))
     })?;
     let mut info = Info::default();
-    let mut extended = false;
+    let (mut extended, mut empty) = (false, true);
     for (index, chunk) in Chunks(content).enumerate() {
         let (name, data) = chunk?;
+        empty = false;
         match (&name, index) {
             (b"VP8X", 0) => {
                 let data = header(data, 10, &name)?;
@@ -47,7 +65,7 @@ pub(crate) fn info(bytes: &[u8]) -> Result<Info<'_>> {
             }
             (b"ANMF", _) if extended => {
                 let frame = animation_frame(data, &info)?;
-                info.durations_ms.push(frame);
+                info.frames.push(frame);
             }
             (b"EXIF", _) => info.exif = Some(data.strip_prefix(b"Exif\0\0").unwrap_or(data)),
             (_, 0) => {
@@ -59,14 +77,14 @@ pub(crate) fn info(bytes: &[u8]) -> Result<Info<'_>> {
             _ => {}
         }
     }
-    if info.width == 0 && info.height == 0 {
+    if empty {
         return Err(truncated(Format::WebP, bytes, "its first chunk"));
     }
     Ok(info)
 }
 
-/// Checks the place and the parts of a frame. Returns the milliseconds it is shown.
-fn animation_frame(data: &[u8], info: &Info<'_>) -> Result<u32> {
+/// Reads a frame, and checks its place and its parts.
+fn animation_frame<'a>(data: &'a [u8], info: &Info<'_>) -> Result<Frame<'a>> {
     let place = header(data, 16, b"ANMF")?;
     let number = |at: usize| little_endian(&place[at..at + 3]);
     let (corner, size) = ([number(0) * 2, number(3) * 2], [number(6) + 1, number(9) + 1]);
@@ -82,7 +100,9 @@ fn animation_frame(data: &[u8], info: &Info<'_>) -> Result<u32> {
             }
         }
     }
-    Ok(number(12))
+    let (blend, dispose) = (place[15] & 2 == 0, place[15] & 1 != 0);
+    let chunks = &data[16..];
+    Ok(Frame { corner, size, duration_ms: number(12), blend, dispose, chunks })
 }
 
 fn mismatch(info: &Info<'_>, size: [u32; 2], corner: [u32; 2]) -> Error {

@@ -1,8 +1,10 @@
 //! Pictures and animations to patches, against Pillow, torchvision and CPython.
 
 mod grid;
+mod hostile;
 mod patches;
 mod pixels;
+mod video;
 
 use std::fs;
 

@@ -1,0 +1,20 @@
+//! JPEG: the file is the input. Inputs grow from sound files.
+#![no_main]
+
+#[path = "../picture.rs"]
+mod picture;
+
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
+
+const SOUND: [&[u8]; 3] = [
+    include_bytes!("../../golden/pictures/files/exif3.jpg"),
+    include_bytes!("../../golden/pictures/files/tiny.jpg"),
+    include_bytes!("../../golden/pictures/files/ycck.jpg"),
+];
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    let size = picture::plant(data, size, SOUND[seed as usize % SOUND.len()]);
+    libfuzzer_sys::fuzzer_mutate(data, size, max_size)
+});
+
+fuzz_target!(|file: &[u8]| picture::read(file));
