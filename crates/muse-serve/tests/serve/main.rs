@@ -10,6 +10,8 @@ mod drain;
 mod engine;
 mod fake;
 mod fields;
+#[cfg(all(feature = "cpu", feature = "nano"))]
+mod growing;
 mod grpc;
 mod http;
 mod limits;

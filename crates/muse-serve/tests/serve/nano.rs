@@ -12,6 +12,7 @@ use muse_proto::v1::{
     ChatRequest, Conversation, GenerateRequest, Message, ReasoningStrength, RenderPromptRequest,
     Role, Tool, ToolCall, Usage,
 };
+use muse_serve::ServeOptions;
 use muse_serve::runtime::{LoadOptions, load};
 use serde_json::{Value, json};
 
@@ -172,6 +173,11 @@ pub(crate) fn proto_tool(value: &Value) -> Tool {
 
 /// Serves the embedded checkpoint. The reference computes in f32, so the cache does as well.
 pub(crate) async fn nano() -> Running {
+    nano_with(|_| {}).await
+}
+
+/// The same with other options.
+pub(crate) async fn nano_with(change: impl FnOnce(&mut ServeOptions)) -> Running {
     let options = LoadOptions {
         kv: KvType::F32,
         default_max_parallel: 8,
@@ -180,7 +186,7 @@ pub(crate) async fn nano() -> Running {
     };
     let loaded = load(&options, &mut |_, _, _| {}).expect("the embedded checkpoint");
     let on_failure = Arc::new(|error: &muse_core::Error| panic!("{error}"));
-    Running::start(loaded.start(on_failure).expect("an engine")).await
+    Running::start_with(loaded.start(on_failure).expect("an engine"), change).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

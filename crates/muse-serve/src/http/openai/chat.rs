@@ -39,6 +39,10 @@ pub(super) async fn completions(
     let logprobs = request.job.settings.logprobs.is_some().then_some(tokenizer);
     request.job.scope = Some(Arc::clone(&scope));
     let answer_path = request.answer_path.take();
+    if !request.stream {
+        // Nobody would see deltas, after which a call that cannot be read is no content any more.
+        request.job.growing_tool_calls = Some(false);
+    }
     let events = state.service.chat(request.job).await;
     let events = events.map_err(|error| ApiError::about_answer(error, answer_path))?;
     if !request.stream {
