@@ -2,6 +2,7 @@
 //! give the same events, and parsed messages render to what was generated.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
 use muse_atem::json::Json;
 use muse_atem::{
@@ -367,4 +368,25 @@ fn json_text(depth: u32) -> impl Strategy<Value = String> {
             }),
         ]
     })
+}
+
+/// Tokenizing is linear in the length of a word: a megabyte without spaces takes a second, not hours.
+#[test]
+fn one_long_word_is_tokenized_in_linear_time() {
+    let time = |length: usize, word: &str| {
+        let text = word.repeat(length / word.len());
+        let start = Instant::now();
+        let mut tokens = Vec::new();
+        NANO.encode(&text, &mut tokens);
+        let mut bytes = Vec::new();
+        tokens.iter().for_each(|&token| NANO.decode(token, &mut bytes));
+        assert!(bytes == text.as_bytes(), "the tokens spell another text");
+        start.elapsed()
+    };
+    for word in ["a", "lo", "!"] {
+        // Another program may take the processor meanwhile: the best of some runs counts.
+        let ratio = || time(600_000, word).as_secs_f64() / time(60_000, word).as_secs_f64();
+        let linear = (0..5).any(|_| ratio() < 30.0);
+        assert!(linear, "ten times the length of {word:?} takes over thirty times as long");
+    }
 }

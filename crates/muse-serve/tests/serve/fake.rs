@@ -229,7 +229,7 @@ fn run(
     }
 }
 
-struct ByteTokenizer;
+pub(crate) struct ByteTokenizer;
 
 impl Tokenizer for ByteTokenizer {
     fn encode(&self, text: &str, out: &mut Vec<Token>) {

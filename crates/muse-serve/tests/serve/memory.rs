@@ -3,10 +3,13 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use muse_core::contract::{Token, Tokenizer};
 use muse_proto::v1::tokenizer_service_client::TokenizerServiceClient;
-use muse_proto::v1::{ChatRequest, Conversation, DetokenizeRequest, Message};
+use muse_proto::v1::{ChatRequest, Conversation, DetokenizeRequest, Message, TokenizeRequest};
 use prost::Message as _;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +18,9 @@ use tonic::{Code, Request};
 use tonic_types::StatusExt;
 
 use crate::client::{RawCodec, channel, chat_request, http, responses};
-use crate::fake::{CONTENT, MAX_POSITIONS, Running, ScriptedEngine, answer, app};
+use crate::fake::{
+    ByteTokenizer, CONTENT, HANG, MAX_POSITIONS, Running, ScriptedEngine, answer, app,
+};
 
 const CHAT: &str = "/v1/chat/completions";
 const MIB: usize = 1 << 20;
@@ -213,4 +218,80 @@ async fn decoding_a_large_request_delays_no_other() {
         found.push((decoding, over_grpc, over_http));
     }
     panic!("health waits for others: {found:?}");
+}
+
+/// Encodes nothing before as many encodings are allowed as were begun.
+#[derive(Default)]
+struct WaitingTokenizer {
+    begun: AtomicUsize,
+    allowed: AtomicUsize,
+}
+
+impl Tokenizer for WaitingTokenizer {
+    fn encode(&self, text: &str, out: &mut Vec<Token>) {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        while self.allowed.load(Ordering::Relaxed) <= number {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ByteTokenizer.encode(text, out);
+    }
+
+    fn special_token(&self, spelling: &str) -> Option<Token> {
+        ByteTokenizer.special_token(spelling)
+    }
+
+    fn is_special(&self, token: Token) -> bool {
+        ByteTokenizer.is_special(token)
+    }
+
+    fn decode(&self, token: Token, out: &mut Vec<u8>) {
+        ByteTokenizer.decode(token, out);
+    }
+
+    fn vocab_size(&self) -> usize {
+        ByteTokenizer.vocab_size()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokenizing_delays_no_other() {
+    // One worker: what is tokenized there stops everything else.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let tokenizer = Arc::new(WaitingTokenizer::default());
+    let mut model = app(ScriptedEngine::default());
+    model.tokenizer = Some(tokenizer.clone());
+    let server = runtime.spawn(Running::start(model)).await.expect("a server");
+    for (number, call) in ["tokenize", "chat over gRPC", "chat over HTTP"].into_iter().enumerate() {
+        let (grpc, to) = (server.grpc.clone(), server.http);
+        let request = tokio::spawn(async move {
+            match call {
+                "tokenize" => {
+                    let mut client = TokenizerServiceClient::new(channel(&grpc).await);
+                    let text = "one word".to_owned();
+                    let request = TokenizeRequest { text, ..TokenizeRequest::default() };
+                    assert_eq!(
+                        client.tokenize(request).await.expect("ids").into_inner().ids.len(),
+                        8
+                    );
+                }
+                "chat over gRPC" => {
+                    responses(&grpc, chat_request("Hi")).await.1.expect("an answer")
+                }
+                _ => assert_eq!(http(to, "POST", CHAT, &hello()).await.status, 200),
+            }
+        });
+        let others = async {
+            while tokenizer.begun.load(Ordering::Relaxed) <= number {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(http(to, "GET", "/health", b"").await.status, 200);
+        };
+        let answered = tokio::time::timeout(HANG, others).await;
+        tokenizer.allowed.fetch_add(1, Ordering::Relaxed);
+        answered.unwrap_or_else(|_| panic!("{call} stops other requests"));
+        request.await.expect("an answer");
+    }
+    runtime.shutdown_background();
 }
