@@ -12,5 +12,6 @@ pub mod replay;
 pub mod retype;
 pub mod run;
 pub mod sim;
+pub mod timed;
 pub mod vision;
 pub mod wide;

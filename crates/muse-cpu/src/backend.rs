@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::thread::available_parallelism;
 
 use muse_core::contract::{
-    Attention, Backend, BlockCopy, KvShape, Rope, SampleRow, Sampled, SeqSlice, TensorInfo, Token,
-    WeightView,
+    Attention, Backend, BlockCopy, KV_BLOCK_SIZE, KvShape, Rope, SampleRow, Sampled, SeqSlice,
+    TensorInfo, Token, WeightView,
 };
 use muse_core::{Result, sampler};
 
@@ -249,18 +249,31 @@ impl Backend for Cpu {
 
     fn write_kv(&self, kv: &mut Kv, slices: &[SeqSlice<'_>], k: &Buf, v: &Buf) -> Result<()> {
         let shape = kv.shape();
-        let (dim, width) = (shape.head_dim, shape.kv_heads * shape.head_dim);
+        let width = shape.kv_heads * shape.head_dim;
         assert_eq!((k.cols(), v.cols()), (width, width), "widths of K and V rows");
         let rows = SeqSlice::total_len(slices);
-        let mut rows = k.rows(0..rows).chunks_exact(width).zip(v.rows(0..rows).chunks_exact(width));
-        for slice in slices {
-            for position in slice.positions() {
-                let (block, slot) = slice.blocks.slot(shape.group, position);
-                let (k, v) = rows.next().expect("a row for each position");
-                for (head, (k, v)) in k.chunks_exact(dim).zip(v.chunks_exact(dim)).enumerate() {
-                    kv.write(block, head, slot, k, v);
+        let (k, v, heads) = (k.rows(0..rows), v.rows(0..rows), kv.heads_mut());
+        let write = |head: usize| {
+            let mut row = 0;
+            for slice in slices {
+                let mut position = slice.start;
+                while position < slice.positions().end {
+                    let (block, slot) = slice.blocks.slot(shape.group, position);
+                    let len =
+                        (KV_BLOCK_SIZE - slot).min((slice.positions().end - position) as usize);
+                    let run = row * width..(row + len) * width;
+                    // SAFETY: a head of all KV blocks is written by one task alone.
+                    unsafe {
+                        heads.write(&self.kernels, block, head, slot, &k[run.clone()], &v[run]);
+                    }
+                    (row, position) = (row + len, position + len as u32);
                 }
             }
+        };
+        if rows * width < MIN_SHARED_VALUES {
+            (0..shape.kv_heads).for_each(write);
+        } else {
+            self.pool.run(shape.kv_heads, &write);
         }
         Ok(())
     }

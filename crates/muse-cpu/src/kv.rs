@@ -8,8 +8,10 @@ use muse_core::contract::{BlockCopy, KV_BLOCK_SIZE, KvShape};
 use muse_core::{Error, Result};
 
 use crate::aligned::Aligned;
+use crate::kernels::Kernels;
 use crate::kernels::attention_bf16::{self, k_offset, v_offset};
 use crate::layout::Layout;
+use crate::split::Matrix;
 
 /// K and V, each `[blocks, kv_heads, 64, head_dim]` in the bytes of its type.
 pub struct Kv {
@@ -45,7 +47,8 @@ impl Kv {
         Ok(Self { shape, layout, interleaved: interleave && fits, row_bytes, k, v })
     }
 
-    pub(crate) fn shape(&self) -> KvShape {
+    /// Number and shape of its KV blocks.
+    pub fn shape(&self) -> KvShape {
         self.shape
     }
 
@@ -74,17 +77,12 @@ impl Kv {
         self.positions(block, head, 0..KV_BLOCK_SIZE)
     }
 
-    /// Stores K and V of a position, one head.
-    pub(crate) fn write(&mut self, block: u32, head: usize, position: usize, k: &[f32], v: &[f32]) {
-        if self.interleaved {
-            let (range, dim) = (self.range(block, head, 0..KV_BLOCK_SIZE), self.shape.head_dim);
-            interleave(k, &mut self.k[range.clone()], |col| k_offset(position, col));
-            interleave(v, &mut self.v[range], |col| v_offset(position, col, dim));
-            return;
-        }
-        let range = self.range(block, head, position..position + 1);
-        self.layout.encode(k, &mut self.k[range.clone()]);
-        self.layout.encode(v, &mut self.v[range]);
+    /// The heads of all KV blocks, which several tasks may write.
+    pub(crate) fn heads_mut(&mut self) -> KvHeads<'_> {
+        let Self { shape, layout, interleaved, row_bytes, ref mut k, ref mut v } = *self;
+        let head_bytes = KV_BLOCK_SIZE * row_bytes;
+        let (k, v) = (Matrix::new(k, head_bytes), Matrix::new(v, head_bytes));
+        KvHeads { shape, layout, interleaved, row_bytes, k, v }
     }
 
     /// Copies the first positions of a KV block to another one.
@@ -201,10 +199,98 @@ impl Kv {
     }
 }
 
-/// Writes a row of values in BF16, each at its offset.
-fn interleave(row: &[f32], bytes: &mut [u8], offset: impl Fn(usize) -> usize) {
-    for (col, &x) in row.iter().enumerate() {
-        bytes[offset(col)..][..2].copy_from_slice(&half::bf16::from_f32(x).to_le_bytes());
+/// The heads of the KV blocks of a cache, of which several tasks write different ones.
+pub(crate) struct KvHeads<'a> {
+    shape: KvShape,
+    layout: Layout,
+    interleaved: bool,
+    row_bytes: usize,
+    /// A row for each head of each KV block.
+    k: Matrix<'a, u8>,
+    v: Matrix<'a, u8>,
+}
+
+impl KvHeads<'_> {
+    /// Stores K and V of consecutive positions of a KV block from `first` on, one head; `k` and `v`
+    /// are rows of all heads, `[positions, kv_heads · head_dim]`.
+    ///
+    /// # Safety
+    /// No other task reads or writes this head of this KV block meanwhile.
+    pub(crate) unsafe fn write(
+        &self,
+        kernels: &Kernels,
+        block: u32,
+        head: usize,
+        first: usize,
+        k: &[f32],
+        v: &[f32],
+    ) {
+        let KvShape { blocks, kv_heads, head_dim: dim, .. } = self.shape;
+        let block = block as usize;
+        assert!(block < blocks && head < kv_heads, "KV block {block} of {blocks}, head {head}");
+        let bytes = KV_BLOCK_SIZE * self.row_bytes;
+        // SAFETY: the caller guarantees that no other task has this head of this KV block.
+        let k_head = unsafe { self.k.part(block * kv_heads + head, 0, bytes) };
+        // SAFETY: as above.
+        let v_head = unsafe { self.v.part(block * kv_heads + head, 0, bytes) };
+        let rows = |x| <[f32]>::chunks_exact(x, kv_heads * dim).map(|x| &x[head * dim..][..dim]);
+        if self.interleaved {
+            interleave_k(kernels, rows(k), first, k_head);
+            return interleave_v(kernels, rows(v), first, v_head);
+        }
+        let slots = |bytes| <[u8]>::chunks_exact_mut(bytes, self.row_bytes).skip(first);
+        rows(k).zip(slots(k_head)).for_each(|(k, slot)| self.layout.encode(k, slot));
+        rows(v).zip(slots(v_head)).for_each(|(v, slot)| self.layout.encode(v, slot));
+    }
+}
+
+/// Widest piece of a row that is rounded at a time.
+const PIECE: usize = 128;
+
+/// Stores keys of consecutive positions: pairs of columns share a word.
+fn interleave_k<'a>(
+    kernels: &Kernels,
+    rows: impl Iterator<Item = &'a [f32]>,
+    first: usize,
+    head: &mut [u8],
+) {
+    let words = head.as_chunks_mut::<4>().0;
+    for (row, position) in rows.zip(first..) {
+        for (piece, values) in row.chunks(PIECE).enumerate() {
+            let mut rounded = [0; PIECE / 2];
+            (kernels.round_bf16)(values, &mut rounded[..values.len() / 2], 1);
+            let at = k_offset(position, piece * PIECE) / 4;
+            let words = words[at..].iter_mut().step_by(KV_BLOCK_SIZE);
+            let rounded = &rounded[..values.len() / 2];
+            words.zip(rounded).for_each(|(word, rounded)| *word = rounded.to_le_bytes());
+        }
+    }
+}
+
+/// Stores values of consecutive positions: pairs of positions share a word.
+fn interleave_v<'a>(
+    kernels: &Kernels,
+    rows: impl Iterator<Item = &'a [f32]>,
+    first: usize,
+    head: &mut [u8],
+) {
+    let words = head.as_chunks_mut::<4>().0;
+    let (mut rows, mut position) = (rows.peekable(), first);
+    while let Some(row) = rows.next() {
+        let words = &mut words[v_offset(position / 2 * 2, 0, row.len()) / 4..][..row.len()];
+        match rows.next_if(|_| position.is_multiple_of(2)) {
+            Some(next) => {
+                (kernels.interleave_bf16)(row, next, words);
+                position += 2;
+            }
+            None => {
+                let half = position % 2 * 2;
+                for (word, x) in words.iter_mut().zip(row) {
+                    word[half..][..2].copy_from_slice(&half::bf16::from_f32(*x).to_le_bytes());
+                }
+                position += 1;
+            }
+        }
     }
 }
 
@@ -220,6 +306,7 @@ mod tests {
     use muse_core::contract::{KvGroup, KvType};
 
     use super::*;
+    use crate::kernels::Isa;
 
     #[test]
     fn head_widths_of_partial_quant_blocks_are_refused() {
@@ -258,14 +345,21 @@ mod tests {
         let mut caches = [true, false].map(|interleave| Kv::zeroed(shape, interleave).unwrap());
         assert_eq!(caches.each_ref().map(Kv::is_interleaved), [true, false]);
         for cache in &mut caches {
-            for (i, (head, position)) in (0..kv_heads)
-                .flat_map(|head| (0..KV_BLOCK_SIZE).map(move |position| (head, position)))
-                .enumerate()
-            {
-                let values = |seed: usize| -> Vec<f32> {
-                    (0..dim).map(|col| ((i * dim + col) * seed % 1009) as f32 - 500.0).collect()
-                };
-                cache.write(1, head, position, &values(7919), &values(6007));
+            let values = |seed: usize| -> Vec<f32> {
+                let count = KV_BLOCK_SIZE * kv_heads * dim;
+                (0..count).map(|i| (i * seed % 1009) as f32 - 500.0).collect()
+            };
+            let (k, v, width) = (values(7919), values(6007), kv_heads * dim);
+            let (kernels, heads) = (Kernels::new(Isa::best()), cache.heads_mut());
+            // Runs that begin and end at even and at odd positions.
+            for (first, end) in [(0, 1), (1, 2), (2, 5), (5, 12), (12, 13), (13, 64)] {
+                let run = first * width..end * width;
+                for head in 0..kv_heads {
+                    // SAFETY: there is no other task.
+                    unsafe {
+                        heads.write(&kernels, 1, head, first, &k[run.clone()], &v[run.clone()]);
+                    }
+                }
             }
             for (to, positions) in [(0, 13), (2, 64)] {
                 cache.copy(&BlockCopy { group, from: 1, to, positions });

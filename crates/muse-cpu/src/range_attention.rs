@@ -111,7 +111,10 @@ impl RangeAttention<'_> {
             let (k, v) = kv.head(block, head);
             let scores = &mut scores[..states.len() * KV_BLOCK_SIZE];
             (attention.qk_scores)(q, k, dim, v, scores);
-            return (attention.softmax_v_sum)(scores, v, positions, scale, states, k, out);
+            // Behind the last KV block the same keys are read again, by the next task.
+            let next = (block + 1).min(kv.shape().blocks as u32 - 1);
+            let next = kv.head(next, head).0;
+            return (attention.softmax_v_sum)(scores, v, positions, scale, states, next, out);
         }
         let len = positions.len();
         let (k, v) = kv.positions(block, head, positions);

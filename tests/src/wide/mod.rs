@@ -2,6 +2,7 @@
 //! matrix in one format.
 
 mod blocks;
+mod tower;
 mod vocabulary;
 
 use std::path::Path;
@@ -12,6 +13,7 @@ use muse_core::quant::Format;
 use muse_weights::{GgufKeys, GgufTensor, GgufWriter};
 
 pub use blocks::Blocks;
+pub use tower::{RandomTower, tower_shape};
 
 /// Factor on normed queries.
 const QUERY_SCALE: f32 = 3.87;

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 
 use muse_core::Result;
-use muse_core::contract::{KvType, WeightSource};
+use muse_core::contract::{KvType, Patches, WeightSource};
 use muse_core::quant::Format;
-use muse_testkit::{Golden, assert_close, max_abs_diff};
+use muse_testkit::{Golden, assert_close, golden_dir, max_abs_diff};
 use muse_tests::checkpoint::{cpu, fast_cpu};
 use muse_tests::vision::{Encoded, Mutation, Pixels, ReferenceTower, encode};
-use muse_vision::{TableBorder, TableOrder, TowerOptions};
+use muse_vision::{
+    DecodeOptions, Grid, MAX_IMAGE_TOKENS, Picture, TableBorder, TableOrder, TieRule, TowerOptions,
+    picture_to_patches,
+};
 
 use super::{WHOLE, nano, picture, projector, tiny, tower};
 
@@ -176,15 +179,38 @@ fn projector_files_give_the_rows_of_the_folder() -> Result<()> {
     Ok(())
 }
 
+/// The patches of a picture of any size.
+fn resized(picture: Picture) -> Result<Patches> {
+    let (height, width) = (picture.height as u32, picture.width as u32);
+    let grid = Grid::choose(height, width, MAX_IMAGE_TOKENS, TieRule::Larger)?;
+    Ok(picture_to_patches(picture, grid))
+}
+
+/// Pictures of the questions that the trained model was asked, from their files.
+#[test]
+fn nano_rows_of_picture_files() -> Result<()> {
+    let (golden, backend) = (Golden::open("nano/images.safetensors"), Arc::new(cpu()));
+    let tower = tower(&backend, &nano()?, options(TableOrder::Straight, TableBorder::Zero))?;
+    for name in ["colour_left", "count_two", "red_circle", "two_lr", "two_tb"] {
+        let file = std::fs::read(golden_dir().join(format!("nano/images/{name}.png")));
+        let picture = Picture::decode(&file.expect("part of the tree"), &DecodeOptions::default())?;
+        let rows = encode(&*backend, &tower, &resized(picture)?, WHOLE)?.rows;
+        assert_close(name, &rows, &golden.floats(name).1, TOLERANCE);
+    }
+    Ok(())
+}
+
 /// llama.cpp's rows before the norm, from the same file in F32.
 #[test]
 fn rows_of_llama_cpp() -> Result<()> {
     let (golden, backend) = (Golden::open("nano/vision_llamacpp.safetensors"), Arc::new(cpu()));
     let file = projector("bf16", Some(Format::F32))?;
     let tower = tower(&backend, &file, options(TableOrder::Straight, TableBorder::Clamp))?;
-    for (width, height) in [(56, 56), (140, 84), (84, 252)] {
-        let pixels = Pixels::pattern(height, width);
-        let got = encode(&*backend, &tower, &pixels.patches(), WHOLE)?;
+    // The last one is shrunk to 896 x 588 first.
+    for (width, height) in [(56, 56), (140, 84), (84, 252), (900, 600)] {
+        let Pixels { height, width, values: rgb } = Pixels::pattern(height, width);
+        let patches = resized(Picture { height, width, rgb })?;
+        let got = encode(&*backend, &tower, &patches, WHOLE)?;
         let want = &golden.floats(&format!("{width}x{height}.rows")).1;
         let largest = want.iter().fold(0.0_f32, |a, x| a.max(x.abs()));
         assert_close(

@@ -1,4 +1,4 @@
-//! Rounds activations to BF16.
+//! Rounds activations, keys and values to BF16.
 
 use super::per_isa::per_isa;
 
@@ -17,6 +17,25 @@ fn round_bf16(x: &[f32], words: &mut [i32], stride: usize) {
     }
     if let [last] = rest {
         words[pairs.len() * stride] = bf16_bits(*last) as i32;
+    }
+}
+
+/// The same for two rows of one length, value by value: word `i` holds `low[i]` in its low half and
+/// `high[i]` in its high half, in little-endian bytes.
+pub type InterleaveBf16 = fn(low: &[f32], high: &[f32], words: &mut [[u8; 4]]);
+
+/// Rounding of two rows.
+pub mod interleave {
+    super::per_isa!(
+        super::InterleaveBf16 = fn(low: &[f32], high: &[f32], words: &mut [[u8; 4]]),
+        super::interleave_bf16
+    );
+}
+
+#[inline(always)]
+fn interleave_bf16(low: &[f32], high: &[f32], words: &mut [[u8; 4]]) {
+    for ((word, low), high) in words.iter_mut().zip(low).zip(high) {
+        *word = (bf16_bits(*low) | bf16_bits(*high) << 16).to_le_bytes();
     }
 }
 
@@ -46,6 +65,16 @@ mod tests {
                 kernel(x, &mut words, 1);
                 let got = words.iter().flat_map(|word| [*word as u16, (*word >> 16) as u16]);
                 assert_eq!(got.take(n).collect::<Vec<_>>(), want, "{name}, {n} values");
+            }
+            for (name, kernel) in interleave::variants() {
+                let mut words = vec![[0; 4]; n];
+                let reversed: Vec<f32> = x.iter().rev().copied().collect();
+                kernel(x, &reversed, &mut words);
+                for (i, word) in words.into_iter().enumerate() {
+                    let [low, high] =
+                        [[word[0], word[1]], [word[2], word[3]]].map(u16::from_le_bytes);
+                    assert_eq!([low, high], [want[i], want[n - 1 - i]], "{name}, value {i} of {n}");
+                }
             }
         }
     }

@@ -159,13 +159,20 @@ fn sum_tile<const R: usize>(
         rescale[r] = online_softmax(scores, visible, scale, &mut states[r], &mut words[r]);
     }
     let mut col = 0;
-    while col + 4 * LANES <= dim {
-        next = columns::<R, 4>(&words, v, visible, &rescale, dim, col, next, out);
-        col += 4 * LANES;
-    }
     while col < dim {
-        next = columns::<R, 1>(&words, v, visible, &rescale, dim, col, next, out);
-        col += LANES;
+        // Three vectors at least, where possible: fewer sums wait for each other.
+        let vectors = match (dim - col) / LANES {
+            left @ 1..=4 => left,
+            5 | 6 => 3,
+            _ => 4,
+        };
+        next = match vectors {
+            4 => columns::<R, 4>(&words, v, visible, &rescale, dim, col, next, out),
+            3 => columns::<R, 3>(&words, v, visible, &rescale, dim, col, next, out),
+            2 => columns::<R, 2>(&words, v, visible, &rescale, dim, col, next, out),
+            _ => columns::<R, 1>(&words, v, visible, &rescale, dim, col, next, out),
+        };
+        col += vectors * LANES;
     }
 }
 

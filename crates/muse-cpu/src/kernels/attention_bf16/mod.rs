@@ -120,7 +120,7 @@ mod tests {
         let Some(kernels) = kernels("v_sums_agree_with_the_definition_in_any_batch") else {
             return;
         };
-        for dim in [16, 32, 64, 80, 128] {
+        for dim in [16, 32, 48, 64, 80, 96, 128] {
             for (rows, visible) in
                 [(1, 0..1), (2, 0..64), (3, 1..2), (4, 5..6), (7, 3..40), (16, 1..64), (5, 63..64)]
             {
