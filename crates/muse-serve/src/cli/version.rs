@@ -13,10 +13,14 @@ fn describe() -> String {
         true => "not recorded in debug builds",
         false => "unknown, built outside of git",
     });
-    let features: Vec<&str> = [("cpu", cfg!(feature = "cpu")), ("nano", cfg!(feature = "nano"))]
-        .into_iter()
-        .filter_map(|(name, included)| included.then_some(name))
-        .collect();
+    let features: Vec<&str> = [
+        ("cpu", cfg!(feature = "cpu")),
+        ("jemalloc", cfg!(feature = "jemalloc")),
+        ("nano", cfg!(feature = "nano")),
+    ]
+    .into_iter()
+    .filter_map(|(name, included)| included.then_some(name))
+    .collect();
     format!(
         "{}\ncommit        {commit}\nfeatures      {}\ninstructions  {}, {}",
         env!("CARGO_PKG_VERSION"),

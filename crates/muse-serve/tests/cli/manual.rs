@@ -14,7 +14,7 @@ fn the_version_tells_of_the_build_and_the_machine() {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).trim().to_owned()
     };
-    assert_eq!(line("features"), "cpu, nano");
+    assert_eq!(line("features"), "cpu, jemalloc, nano");
     let isa = muse_cpu::Isa::best().name();
     assert_eq!(line("instructions"), format!("{}, {isa}", std::env::consts::ARCH));
     assert_eq!(muse(&["-V"]).ok(), format!("muse {}\n", env!("CARGO_PKG_VERSION")));
