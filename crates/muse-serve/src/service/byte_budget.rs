@@ -68,6 +68,17 @@ impl Reservation {
         Ok(())
     }
 
+    /// An empty reservation of the same budget.
+    pub(super) fn sibling(&self) -> Self {
+        self.budget.reservation()
+    }
+
+    /// Returns `bytes`, of which at least as many are held.
+    pub(super) fn shrink_by(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.shared.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Returns all bytes beyond `bytes`.
     pub fn shrink_to(&self, bytes: usize) {
         let held = self.bytes.fetch_min(bytes, Ordering::Relaxed);
@@ -95,13 +106,18 @@ mod tests {
         b.grow(40).expect("free bytes");
         a.shrink_to(10);
         assert_eq!(budget.used(), 50);
+        b.grow(60).expect_err("a holds 10 bytes");
         b.grow(50).expect("free bytes");
         assert!(matches!(b.grow(11), Err(Error::Invalid(_))), "no retry can succeed");
         drop(b);
         assert_eq!(budget.used(), 10);
         a.shrink_to(20);
         assert_eq!(budget.used(), 10, "shrinking does not grow");
-        drop(a);
+        let c = a.sibling();
+        c.grow(70).expect("free bytes");
+        c.shrink_by(30);
+        assert_eq!(budget.used(), 50);
+        drop((a, c));
         assert_eq!(budget.used(), 0);
     }
 

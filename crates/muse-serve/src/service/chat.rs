@@ -79,7 +79,8 @@ impl Service {
         }
         self.check_prompt_length(prompt.len())?;
         let requests = self.requests(job, &prompt, count, cancel)?;
-        let events = EventStream::open(self.app.engine.clone(), permit, requests)?;
+        let events =
+            EventStream::open(self.app.engine.clone(), permit, job.scope.as_deref(), requests)?;
         let choice = |_| {
             let parser = encoder.template.output_parser(&job.conversation, &job.stop);
             let logprobs = job.settings.logprobs.is_some();

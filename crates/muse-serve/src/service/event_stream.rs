@@ -1,14 +1,15 @@
 //! The engine's events of one request, passed from the engine's thread to a task.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use muse_core::contract::{Engine, Event, GroupId, Request, SeqId};
+use muse_core::Error;
+use muse_core::contract::{Engine, Event, GroupId, Request, SeqId, Token};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-use super::{Permit, ServiceError};
+use super::{Permit, RequestScope, Reservation, ServiceError};
 
 /// Events that may wait for a client, over all its choices: seconds of the fastest model, minutes
 /// of a large one. A client that is further behind is cancelled: the engine never blocks.
@@ -21,10 +22,24 @@ static GROUPS: AtomicU64 = AtomicU64::new(0);
 pub(super) struct EventStream {
     engine: Arc<dyn Engine>,
     events: mpsc::Receiver<(u32, Event)>,
-    lagging: Arc<AtomicBool>,
+    /// Why a sequence was given up by its sink.
+    failure: Arc<OnceLock<ServiceError>>,
     /// The sequence of each choice, none once it ended.
     running: Vec<Option<SeqId>>,
     permit: Permit,
+    /// The memory of the events that are not used yet; none when it is not tracked.
+    memory: Option<Arc<Reservation>>,
+    /// The part of it of those that were received since the last release.
+    received: usize,
+}
+
+/// About the memory of an event and of what it is translated to.
+fn event_bytes(event: &Event) -> usize {
+    let alternatives = match event {
+        Event::Token(sampled) => sampled.top.len(),
+        _ => 0,
+    };
+    2 * (size_of::<(u32, Event)>() + alternatives * size_of::<(Token, f32)>())
 }
 
 impl EventStream {
@@ -33,23 +48,44 @@ impl EventStream {
     pub(super) fn open(
         engine: Arc<dyn Engine>,
         permit: Permit,
+        scope: Option<&RequestScope>,
         requests: impl IntoIterator<Item = Request>,
     ) -> Result<Self, ServiceError> {
         let (sender, events) = mpsc::channel(EVENT_BACKLOG);
-        let lagging = Arc::new(AtomicBool::new(false));
-        let running = Vec::new();
-        let mut stream = Self { engine, events, lagging: lagging.clone(), running, permit };
+        let failure = Arc::new(OnceLock::new());
+        let memory = scope.map(|scope| Arc::new(scope.memory.sibling()));
+        let mut stream = Self {
+            engine,
+            events,
+            failure: Arc::clone(&failure),
+            running: Vec::new(),
+            permit,
+            memory: memory.clone(),
+            received: 0,
+        };
         // Choices of one request share its turn.
         let group = GroupId(GROUPS.fetch_add(1, Ordering::Relaxed));
         for (choice, request) in requests.into_iter().enumerate() {
             let request = Request { group: Some(group), ..request };
-            let (sender, lagging) = (sender.clone(), lagging.clone());
-            let sink = move |event| match sender.try_send((choice as u32, event)) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(TrySendError::Closed(_)) => ControlFlow::Break(()),
-                Err(TrySendError::Full(_)) => {
-                    lagging.store(true, Ordering::Relaxed);
+            let (sender, failure, memory) = (sender.clone(), Arc::clone(&failure), memory.clone());
+            let sink = move |event| {
+                let fail = |error| {
+                    // The first one counts.
+                    let _ = failure.set(error);
                     ControlFlow::Break(())
+                };
+                // The end of a choice is not counted, so that no answer fails at its end.
+                let counted = memory.as_ref().filter(|_| !matches!(event, Event::Done(_)));
+                match counted.map(|memory| memory.grow(event_bytes(&event))) {
+                    None | Some(Ok(())) => {}
+                    Some(Err(error @ Error::Exhausted(_))) => return fail(error.into()),
+                    // Its own events alone fill all memory.
+                    Some(Err(_)) => return fail(ServiceError::SlowClient),
+                }
+                match sender.try_send((choice as u32, event)) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(TrySendError::Closed(_)) => ControlFlow::Break(()),
+                    Err(TrySendError::Full(_)) => fail(ServiceError::SlowClient),
                 }
             };
             let seq = stream.engine.submit(request, Box::new(sink))?;
@@ -67,21 +103,29 @@ impl EventStream {
         if self.running.iter().all(Option::is_none) {
             return Poll::Ready(None);
         }
-        if self.lagging.load(Ordering::Relaxed) {
-            return Poll::Ready(Some(Err(ServiceError::SlowClient)));
+        if let Some(error) = self.failure.get() {
+            return Poll::Ready(Some(Err(error.clone())));
         }
         self.events.poll_recv(cx).map(|event| match event {
             Some((choice, event)) => {
-                if let Event::Done(_) = event {
-                    self.unregister(choice as usize);
+                match event {
+                    Event::Done(_) => self.unregister(choice as usize),
+                    _ => self.received += event_bytes(&event),
                 }
                 Some(Ok((choice, event)))
             }
-            // All sinks are dropped without a done event: either they cancelled this client since
-            // the check above, or the engine's thread ended.
-            None if self.lagging.load(Ordering::Relaxed) => Some(Err(ServiceError::SlowClient)),
-            None => Some(Err(ServiceError::Stopped)),
+            // All sinks are dropped without a done event: either they gave up since the check above,
+            // or the engine's thread ended.
+            None => Some(Err(self.failure.get().cloned().unwrap_or(ServiceError::Stopped))),
         })
+    }
+
+    /// Returns the memory of the events that were received: what they were translated to is used.
+    pub(super) fn release_received(&mut self) {
+        let bytes = std::mem::take(&mut self.received);
+        if let Some(memory) = &self.memory {
+            memory.shrink_by(bytes);
+        }
     }
 
     /// Cancels a choice; its done event still comes.

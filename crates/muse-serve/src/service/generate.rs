@@ -80,7 +80,7 @@ impl Service {
             priority: self.options.limits.priority(settings.priority),
             ..Request::default()
         };
-        let events = EventStream::open(app.engine.clone(), permit, [request])?;
+        let events = EventStream::open(app.engine.clone(), permit, scope.as_deref(), [request])?;
         if let Some(scope) = &scope {
             scope.memory.shrink_to(prompt_bytes);
         }

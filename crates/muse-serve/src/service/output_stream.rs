@@ -44,8 +44,9 @@ impl<E> OutputStream<E> {
         Self { events, translate, scope, ready: VecDeque::new(), error: None, ended: false }
     }
 
-    /// Translates every engine event that has arrived.
+    /// Translates every engine event that has arrived; all earlier ones are used.
     fn drain_events(&mut self, cx: &mut Context<'_>) {
+        self.events.release_received();
         while !self.ended {
             let translated = match self.events.poll_next(cx) {
                 Poll::Ready(Some(Ok((choice, event)))) => {

@@ -163,6 +163,34 @@ async fn a_reply_that_is_not_read_holds_its_memory() {
     panic!("replies without readers took no memory");
 }
 
+#[tokio::test]
+async fn a_stream_that_is_not_read_holds_its_memory() {
+    let script = ScriptedEngine {
+        endless: true,
+        max_positions: 1_000_000,
+        tokens: answer(&[(CONTENT, "x")]),
+        ..ScriptedEngine::default()
+    };
+    let record = script.record.clone();
+    let server = Running::start_with(app(script), |options| options.max_request_memory = MIB).await;
+    let body = json!({ "messages": [{ "role": "user", "content": "Hi" }], "logprobs": true,
+        "top_logprobs": 20, "stream": true });
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a buffer");
+    let mut socket = socket.connect(server.http).await.expect("a server");
+    let body = body.to_string();
+    let head = format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    socket.write_all(head.as_bytes()).await.expect("a listening server");
+    socket.write_all(body.as_bytes()).await.expect("a listening server");
+    socket.read_exact(&mut [0; 12]).await.expect("a reply");
+    // The sequence is cancelled when the memory is full, before 16384 events wait.
+    record.idle().await;
+    let steps = record.steps.load(Ordering::Relaxed);
+    assert!(steps < 12_000, "{steps} tokens of 400 bytes wait in a MiB");
+    drop(socket);
+    while http(server.http, "POST", "/v1/models", b"").await.status != 405 {}
+}
+
 /// The longest time that `/health` takes while `large` is answered.
 async fn slowest_health(
     to: SocketAddr,
