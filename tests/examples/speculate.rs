@@ -69,7 +69,7 @@ fn start(with_drafter: bool) -> Result<EngineHandle> {
         adapt_draft: false,
         ..EngineOptions::default()
     };
-    spawn(backend, Box::new(model), drafter, Box::new(pool), options)
+    spawn(backend, Box::new(model), drafter, None, Box::new(pool), options)
 }
 
 /// The completion of a prompt, and the accepted draft tokens of each verify.

@@ -9,11 +9,11 @@ use muse_core::contract::{
     Constraint, ContentHash, FinishReason, Patches, Rates, Sampling, Segment, SeqId, Token,
     TokenMask,
 };
-use muse_core::engine::EngineOptions;
+use muse_core::engine::{EngineCore, EngineOptions};
 use muse_core::hash::hash64;
 use muse_testkit::fake::FakeOptions;
 use muse_tests::sim::{
-    Client, Grammar, Received, Setup, TestEngine, TestRequest, client, ids, plain,
+    Client, Grammar, Parts, Received, Setup, TestEngine, TestRequest, client, ids, plain,
 };
 
 fn words(seed: u64, count: usize) -> Vec<Token> {
@@ -247,12 +247,16 @@ fn under_pressure_the_youngest_waits_and_says_nothing_twice() {
 #[test]
 fn what_can_never_run_is_refused_with_the_numbers() {
     let options = EngineOptions { max_positions: 100, ..EngineOptions::default() };
-    let mut engine = Setup { options, ..Setup::with_ample_blocks() }.build().expect("fits");
+    let setup = Setup { options, ..Setup::with_ample_blocks() };
+    let Parts { backend, target, drafter, pool, .. } = setup.parts().expect("fits");
+    // Without a vision encoder.
+    let mut engine =
+        EngineCore::new(backend, target, drafter, pool, &setup.options).expect("fits together");
     let mut refuse = |change: &dyn Fn(&mut muse_core::contract::Request)| -> Error {
         let mut request = TestRequest::greedy(words(1, 10), 5).request(61);
         change(&mut request);
         let (client, sink) = client(None);
-        let error = engine.core.submit(SeqId(1), request, sink, Duration::ZERO).expect_err("no");
+        let error = engine.submit(SeqId(1), request, sink, Duration::ZERO).expect_err("no");
         assert!(collect(&client).done.is_empty(), "refused requests hear nothing");
         error
     };

@@ -14,7 +14,7 @@ use muse_tests::sim::{Parts, Setup, TestRequest, client, ids, plain};
 
 fn start(setup: &Setup) -> EngineHandle {
     let Parts { backend, target, drafter, pool, .. } = setup.parts().expect("fits");
-    spawn(backend, target, drafter, pool, setup.options.clone()).expect("starts")
+    spawn(backend, target, drafter, None, pool, setup.options.clone()).expect("starts")
 }
 
 fn words(count: u32) -> Vec<Token> {

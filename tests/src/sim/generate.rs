@@ -126,7 +126,14 @@ fn request(
 ) -> TestRequest {
     let vocab = setup.fake.vocab as u64;
     let token = |random: &mut Random| Token(random.between(0, vocab - 1) as u32);
-    let max_new = max_positions - prompt.len() as u64;
+    // Few different pictures, so that some prompts share theirs.
+    let most = (max_positions - prompt.len() as u64).saturating_sub(1) / 2;
+    let picture = (most > 0 && random.one_in(3)).then(|| {
+        let before = random.between(0, prompt.len() as u64 - 1) as usize;
+        (before, random.between(1, 3), random.between(1, most.min(150)) as usize)
+    });
+    let rows = picture.map_or(0, |(_, _, rows)| rows);
+    let max_new = max_positions - (prompt.len() + rows) as u64;
     let sampling = Sampling {
         temperature: if random.one_in(2) { 0.0 } else { random.between(1, 20) as f32 / 10.0 },
         top_k: if random.one_in(2) { 0 } else { random.between(1, vocab) as u32 },
@@ -146,6 +153,7 @@ fn request(
     let max_tokens = random.between(1, max_new.min(90)) as u32;
     TestRequest {
         prompt,
+        picture,
         sampling,
         stop: if random.one_in(2) { vec![token(random)] } else { Vec::new() },
         max_tokens,

@@ -6,13 +6,13 @@ use muse_core::contract::{
     Backend, BatchEntry, BatchInput, BlockTable, History, KV_BLOCK_SIZE, LogitsRequest, SampleRow,
     Sampled, SeqSlice, TargetModel, Token, TokenMask,
 };
-use muse_testkit::fake::{FakeBackend, FakeModel, FakeOptions, FakeTarget};
+use muse_testkit::fake::{FakeBackend, FakeModel, FakeOptions, FakeTarget, picture_row};
 
-use super::test_engine::TestRequest;
+use super::test_engine::{TestRequest, picture_hash};
 
 /// The completion of a request that runs alone without drafting.
 pub fn plain(fake: FakeOptions, request: &TestRequest) -> Vec<Sampled> {
-    let rows = request.prompt.len() + request.max_tokens as usize;
+    let rows = request.prompt_len() + request.max_tokens as usize;
     let blocks = rows.div_ceil(KV_BLOCK_SIZE);
     let fake = FakeOptions { full_blocks: blocks, window_blocks: blocks, ..fake };
     let backend = Arc::new(FakeBackend::default());
@@ -24,12 +24,23 @@ pub fn plain(fake: FakeOptions, request: &TestRequest) -> Vec<Sampled> {
     let mut constraint = request.constraint(fake.vocab);
     let mut history =
         History { prompt: request.prompt.iter().copied().collect(), ..Default::default() };
+    let (before, number, picture_rows) = request.picture.unwrap_or((0, 0, 0));
+    let picture = before..before + picture_rows;
+    let mut rows = backend.alloc(picture_rows, 1).expect("a buffer");
+    for row in 0..picture_rows {
+        let value = picture_row(picture_hash(number), row);
+        backend.write(&mut rows, row, &[value]).expect("a row");
+    }
     let mut tokens = request.prompt.clone();
+    tokens.splice(before..before, std::iter::repeat_n(Token(0), picture_rows));
     let (mut completion, mut start) = (Vec::new(), 0);
     while completion.len() < request.max_tokens as usize {
         for (position, token) in tokens.iter().enumerate().skip(start) {
             let slice = SeqSlice { start: position as u32, len: 1, blocks: table };
-            let input = BatchInput::Tokens(std::slice::from_ref(token));
+            let input = match picture.contains(&position) {
+                true => BatchInput::Embeds { buf: &rows, first_row: position - before },
+                false => BatchInput::Tokens(std::slice::from_ref(token)),
+            };
             target
                 .forward(&[BatchEntry { slice, input, logits: LogitsRequest::Last }])
                 .expect("a pass");

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use muse_core::Result;
 use muse_core::contract::{
-    Anchor, BatchEntry, BlockCopy, BlockCount, BlockTable, ContextSlice, DraftToken, Drafter,
-    EmbeddingAndLmHead, KvBlocks, KvGroup, KvOffload, KvPool, PassLimits, PositionKey, SeqId,
-    TargetModel, TextSpec, Token,
+    Anchor, BatchEntry, BlockCopy, BlockCount, BlockTable, ContentHash, ContextSlice, DraftToken,
+    Drafter, EmbeddingAndLmHead, KvBlocks, KvGroup, KvOffload, KvPool, PassLimits, PositionKey,
+    SeqId, TargetModel, TextSpec, Token,
 };
 use muse_kv::Pool;
 use muse_testkit::fake::{FakeBackend, FakeBuf, FakeDrafter, FakeTarget};
@@ -26,12 +26,20 @@ pub enum PlantedFault {
     StaleRows,
     /// Shared KV blocks are not copied before they are written.
     NoCopies,
+    /// The prefix cache takes all pictures for the same.
+    SamePictures,
 }
 
 impl PlantedFault {
     /// All faults.
-    pub const ALL: [Self; 5] =
-        [Self::NarrowWindow, Self::EarlyFree, Self::RowTooFew, Self::StaleRows, Self::NoCopies];
+    pub const ALL: [Self; 6] = [
+        Self::NarrowWindow,
+        Self::EarlyFree,
+        Self::RowTooFew,
+        Self::StaleRows,
+        Self::NoCopies,
+        Self::SamePictures,
+    ];
 
     pub(super) fn reach(self, reach: u32) -> u32 {
         if self == Self::NarrowWindow { reach - 1 } else { reach }
@@ -56,6 +64,7 @@ impl PlantedFault {
     pub(super) fn pool(self, inner: Pool) -> Box<dyn KvPool> {
         match self {
             Self::EarlyFree => Box::new(DoubleBookingPool { inner, tables: BTreeMap::new() }),
+            Self::SamePictures => Box::new(BlindPool(inner)),
             _ => Box::new(inner),
         }
     }
@@ -246,5 +255,64 @@ impl KvPool for DoubleBookingPool {
 
     fn offload(&mut self) -> Option<&mut dyn KvOffload> {
         self.inner.offload()
+    }
+}
+
+/// A pool that takes all pictures for the same.
+struct BlindPool(Pool);
+
+fn blind(keys: &[PositionKey]) -> Vec<PositionKey> {
+    let blind = |key: &PositionKey| match *key {
+        PositionKey::ImageRow { row, .. } => {
+            PositionKey::ImageRow { image: ContentHash([0; 16]), row }
+        }
+        token @ PositionKey::Token(_) => token,
+    };
+    keys.iter().map(blind).collect()
+}
+
+impl KvPool for BlindPool {
+    fn open(&mut self, seq: SeqId, prompt: &[PositionKey]) -> Result<u32> {
+        self.0.open(seq, &blind(prompt))
+    }
+
+    fn reserve(&mut self, seq: SeqId, end: u32, copies: &mut Vec<BlockCopy>) -> Result<()> {
+        self.0.reserve(seq, end, copies)
+    }
+
+    fn commit(&mut self, seq: SeqId, keys: &[PositionKey]) {
+        self.0.commit(seq, &blind(keys));
+    }
+
+    fn truncate(&mut self, seq: SeqId, len: u32) {
+        self.0.truncate(seq, len);
+    }
+
+    fn len(&self, seq: SeqId) -> u32 {
+        self.0.len(seq)
+    }
+
+    fn block_table(&self, seq: SeqId) -> BlockTable<'_> {
+        self.0.block_table(seq)
+    }
+
+    fn close(&mut self, seq: SeqId) {
+        self.0.close(seq);
+    }
+
+    fn free(&self) -> BlockCount {
+        self.0.free()
+    }
+
+    fn total(&self) -> BlockCount {
+        self.0.total()
+    }
+
+    fn worst_case(&self, rows: u32) -> BlockCount {
+        self.0.worst_case(rows)
+    }
+
+    fn offload(&mut self) -> Option<&mut dyn KvOffload> {
+        self.0.offload()
     }
 }

@@ -25,6 +25,8 @@ pub struct Report {
     pub accepted: u64,
     /// Prompt tokens found in the cache.
     pub cached: u64,
+    /// Pictures encoded or begun.
+    pub pictures: u64,
 }
 
 /// A submitted request, with what its client does and has received.
@@ -52,6 +54,7 @@ pub fn run(seed: u64, plant: PlantedFault) -> Result<Report, String> {
             engine.backend.fail_at(n);
         } else {
             engine.fail_at.store(n, Ordering::Relaxed);
+            engine.encoded.fail_at.store(n, Ordering::Relaxed);
         }
     }
     let (running, failed) = drive(&mut engine, &setup, &mut coming, longest)?;
@@ -68,7 +71,7 @@ fn drive(
     coming: &mut Vec<Arrival>,
     longest: u64,
 ) -> Result<(Vec<TrackedRequest>, bool), String> {
-    let work: u64 = coming.iter().map(|a| (a.request.prompt.len() as u64).max(longest) + 100).sum();
+    let work: u64 = coming.iter().map(|a| (a.request.prompt_len() as u64).max(longest) + 100).sum();
     let clock = Cell::new(Duration::ZERO);
     let mut running: Vec<TrackedRequest> = Vec::new();
     for step in 0.. {
@@ -118,11 +121,13 @@ fn drive(
 /// Puts prompt and completion of an earlier request in front, as the next message of a chat does.
 fn with_history(mut arrival: Arrival, running: &[TrackedRequest], longest: u64) -> Arrival {
     if let Some(earlier) = arrival.follows.and_then(|i| running.get(i)) {
+        let picture = earlier.arrival.request.picture;
         let mut prompt = earlier.arrival.request.prompt.clone();
         prompt.extend(ids(&receive(&earlier.client).tokens));
         prompt.extend(&arrival.request.prompt[..arrival.request.prompt.len().min(9)]);
-        prompt.truncate(longest as usize - 1);
+        prompt.truncate(longest as usize - 1 - picture.map_or(0, |(_, _, rows)| rows));
         arrival.request.prompt = prompt;
+        arrival.request.picture = picture;
     }
     arrival
 }
@@ -159,6 +164,12 @@ fn check_run(
     if stale > 0 {
         return Err(format!("the drafter met {stale} stale rows"));
     }
+    // A failed device is not asked for anything again.
+    let open = engine.encoded.open.load(Ordering::Relaxed);
+    if open > 0 && !failed {
+        return Err(format!("{open} pictures are still to be encoded"));
+    }
+    report.pictures = engine.encoded.begun.load(Ordering::Relaxed);
     report.trace = trace.finish();
     Ok(report)
 }
@@ -178,7 +189,7 @@ fn check(
         return Err("something came after the end".into());
     }
     let mut request = request.clone();
-    request.max_tokens = request.max_tokens.min(positions - request.prompt.len() as u32);
+    request.max_tokens = request.max_tokens.min(positions - request.prompt_len() as u32);
     let expect = plain(setup.fake, &request);
     let count = received.tokens.len();
     if received.tokens[..] != expect[..count.min(expect.len())] {
@@ -204,7 +215,7 @@ fn check(
         return Err(format!("ended in step {at}, past its deadline"));
     }
     let usage = &done.usage;
-    if usage.prompt as usize != request.prompt.len()
+    if usage.prompt as usize != request.prompt_len()
         || usage.completion as usize != count
         || usage.cached >= usage.prompt
         || usage.accepted() > usage.drafted()

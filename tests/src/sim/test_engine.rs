@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use muse_core::Result;
 use muse_core::contract::{
-    BlockCount, Constraint, Done, Drafter, Event, GroupId, KvPool, Request, Sampled, Sampling,
-    Segment, Sink, TargetModel, Token,
+    BlockCount, Constraint, ContentHash, Done, Drafter, Event, GroupId, KvPool, Patches, Request,
+    Sampled, Sampling, Segment, Sink, TargetModel, Token,
 };
 use muse_core::engine::{EngineCore, EngineOptions};
 use muse_kv::{Pool, PoolOptions};
 use muse_testkit::fake::{
-    DrafterLog, EvenTokens, FakeBackend, FakeDrafter, FakeModel, FakeOptions, FakeTarget, Forced,
+    DrafterLog, EncoderLog, EvenTokens, FakeBackend, FakeDrafter, FakeEncoder, FakeModel,
+    FakeOptions, FakeTarget, Forced,
 };
 
 use super::plant::PlantedFault;
@@ -50,6 +51,8 @@ pub struct TestEngine {
     pub backend: Arc<FakeBackend>,
     /// What the drafter found in its context.
     pub log: Arc<DrafterLog>,
+    /// What the vision encoder did.
+    pub encoded: Arc<EncoderLog>,
     /// The pass of the target to fail at.
     pub fail_at: Arc<AtomicU64>,
     /// The model, for its clock.
@@ -109,8 +112,11 @@ impl Setup {
     pub fn build(&self) -> Result<TestEngine> {
         let Parts { backend, target, drafter, pool, log, fail_at, model } = self.parts()?;
         let device = Arc::clone(&backend);
-        let engine = EngineCore::new(device, target, drafter, pool, &self.options)?;
-        Ok(TestEngine { core: engine, backend, log, fail_at, model })
+        let encoder = FakeEncoder::new(Arc::clone(&device), model.clone());
+        let encoded = encoder.log();
+        let core = EngineCore::new(device, target, drafter, pool, &self.options)?
+            .with_encoder(Box::new(encoder));
+        Ok(TestEngine { core, backend, log, encoded, fail_at, model })
     }
 }
 
@@ -119,6 +125,8 @@ impl Setup {
 pub struct TestRequest {
     /// The prompt.
     pub prompt: Vec<Token>,
+    /// A picture in the prompt: how many tokens stand before it, its number, its rows.
+    pub picture: Option<(usize, u64, usize)>,
     /// How tokens are sampled.
     pub sampling: Sampling,
     /// Tokens that end it.
@@ -141,6 +149,13 @@ pub struct TestRequest {
     pub group: Option<u64>,
 }
 
+/// Hash of the picture of this number.
+pub(super) fn picture_hash(number: u64) -> ContentHash {
+    let mut hash = [7; 16];
+    hash[..8].copy_from_slice(&number.to_le_bytes());
+    ContentHash(hash)
+}
+
 /// The fake grammars.
 #[derive(Clone, Debug)]
 pub enum Grammar {
@@ -157,6 +172,7 @@ impl TestRequest {
     pub fn greedy(prompt: Vec<Token>, max_tokens: u32) -> Self {
         Self {
             prompt,
+            picture: None,
             sampling: Sampling::default(),
             stop: Vec::new(),
             max_tokens,
@@ -181,10 +197,30 @@ impl TestRequest {
         }
     }
 
+    /// Positions of the prompt.
+    pub fn prompt_len(&self) -> usize {
+        self.prompt.len() + self.picture.map_or(0, |(_, _, rows)| rows)
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        let Some((before, number, rows)) = self.picture else {
+            return vec![Segment::Tokens(self.prompt.clone())];
+        };
+        let (before, behind) = self.prompt.split_at(before);
+        let (grid_t, grid_h, grid_w) = (1, 2, 2 * rows);
+        let patches =
+            Patches { values: Arc::default(), grid_t, grid_h, grid_w, hash: picture_hash(number) };
+        vec![
+            Segment::Tokens(before.to_vec()),
+            Segment::Patches(patches),
+            Segment::Tokens(behind.to_vec()),
+        ]
+    }
+
     /// The request.
     pub fn request(&self, vocab: usize) -> Request {
         Request {
-            prompt: vec![Segment::Tokens(self.prompt.clone())],
+            prompt: self.segments(),
             sampling: self.sampling.clone(),
             stop: self.stop.clone(),
             max_tokens: Some(self.max_tokens),

@@ -22,6 +22,13 @@ pub struct Patches {
     pub hash: ContentHash,
 }
 
+impl Patches {
+    /// Number of embedding rows when each square of `merge` by `merge` patches becomes one.
+    pub fn rows(&self, merge: usize) -> usize {
+        self.grid_t * self.grid_h * self.grid_w / (merge * merge)
+    }
+}
+
 /// A request's interest in the rows of a picture: several of them may share one encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EncodeId(pub u64);
@@ -32,8 +39,12 @@ pub struct EncodeId(pub u64);
 /// are remembered. Pictures are encoded one after the other, in the order in which they were begun,
 /// so that the memory of one is enough.
 pub trait VisionEncoder<B: Backend>: Send {
+    /// Side of the square of patches that becomes one embedding row.
+    fn merge(&self) -> usize;
     /// Number of embedding rows of these patches, known from the grid alone.
-    fn rows(&self, patches: &Patches) -> usize;
+    fn rows(&self, patches: &Patches) -> usize {
+        patches.rows(self.merge())
+    }
     /// Asks for the rows of a picture. Nothing is computed yet.
     ///
     /// # Errors

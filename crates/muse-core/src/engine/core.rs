@@ -6,13 +6,14 @@ use std::time::Duration;
 use super::deferred::DeferredContext;
 use super::models::Models;
 use super::offload::Offloader;
+use super::pictures::Pictures;
 use super::sequence::Sequence;
 use super::speculation::Speculation;
 use super::{EngineOptions, Limits, TargetItl};
 use crate::contract::{
     Anchor, Backend, BatchEntry, BlockCopy, ContextSlice, DraftToken, Drafter, FinishReason,
     KvPool, MAX_DEFERRED_ROWS, PositionKey, Request, SampleRow, Sampled, SeqId, Sink, TargetModel,
-    TokenMask,
+    TokenMask, VisionEncoder,
 };
 use crate::{Error, Result};
 
@@ -25,6 +26,9 @@ pub struct EngineCore<B: Backend> {
     pub(super) pool: Box<dyn KvPool>,
     pub(super) offload: Option<Offloader>,
     pub(super) deferred: DeferredContext<B>,
+    pub(super) pictures: Pictures<B>,
+    /// Time that the step has spent on pictures.
+    pub(super) encode_time: Duration,
     pub(super) limits: Limits,
     /// The most prompt tokens of one sequence in a step.
     pub(super) prefill_chunk: usize,
@@ -82,7 +86,8 @@ impl<B: Backend> EngineCore<B> {
         pool: Box<dyn KvPool>,
         options: &EngineOptions,
     ) -> Result<Self> {
-        let limits = Limits::new(target.as_ref(), drafter.as_deref(), pool.as_ref(), options)?;
+        let limits =
+            Limits::new(target.as_ref(), drafter.as_deref(), pool.as_ref(), None, options)?;
         let deferred = DeferredContext::new(&*backend, drafter.as_deref())?;
         Ok(Self::join(backend, target, drafter, pool, options, limits, deferred))
     }
@@ -104,6 +109,8 @@ impl<B: Backend> EngineCore<B> {
             pool,
             offload: options.kv_offload.clone().map(Offloader::new),
             deferred,
+            pictures: Pictures::new(None),
+            encode_time: Duration::ZERO,
             // A larger chunk would reserve more blocks than a lone sequence can have.
             prefill_chunk: options.prefill_chunk.min(limits.max_num_batched_tokens),
             mixed_prefill_tokens: options.mixed_prefill_tokens,
@@ -116,6 +123,13 @@ impl<B: Backend> EngineCore<B> {
             copies: Vec::new(),
             buffers: Buffers::new(max_deferred),
         }
+    }
+
+    /// The engine with an encoder for the pictures of prompts.
+    pub fn with_encoder(mut self, encoder: Box<dyn VisionEncoder<B>>) -> Self {
+        self.limits.merge = Some(encoder.merge());
+        self.pictures = Pictures::new(Some(encoder));
+        self
     }
 
     /// Bounds of requests.
@@ -163,6 +177,7 @@ impl<B: Backend> EngineCore<B> {
 
     /// Ends every request with an error. Leaves the pool alone: its state may be inconsistent.
     pub(super) fn fail(&mut self, error: &Error, now: Duration) {
+        self.pictures.clear();
         for mut seq in self.active.drain(..).chain(self.waiting.drain(..)) {
             seq.finish = Some(FinishReason::Failed(error.clone()));
             seq.end(now);

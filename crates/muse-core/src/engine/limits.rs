@@ -26,6 +26,9 @@ pub struct Limits {
     pub max_logits_rows: usize,
     /// The most draft tokens of a sequence in a step.
     pub draft: usize,
+    /// Side of the square of patches that becomes one embedding row; none when the model reads no
+    /// pictures.
+    pub merge: Option<usize>,
 }
 
 impl Limits {
@@ -37,6 +40,7 @@ impl Limits {
         target: &dyn TargetModel<B>,
         drafter: Option<&dyn Drafter<B>>,
         pool: &dyn KvPool,
+        merge: Option<usize>,
         options: &EngineOptions,
     ) -> Result<Self> {
         let pass = target.limits();
@@ -77,6 +81,7 @@ impl Limits {
             max_num_batched_tokens,
             max_logits_rows,
             draft: draft.min(max_num_batched_tokens.min(max_logits_rows) - 1),
+            merge,
         })
     }
 
@@ -92,10 +97,18 @@ impl Limits {
     pub fn check(&self, request: &Request) -> Result<()> {
         let mut prompt = 0usize;
         for segment in &request.prompt {
-            let Segment::Tokens(tokens) = segment else {
-                return Err(Error::Unsupported(
-                    "the prompt holds a picture, this model has no vision tower: send text".into(),
-                ));
+            let tokens = match (segment, self.merge) {
+                (Segment::Tokens(tokens), _) => tokens,
+                (Segment::Patches(patches), Some(merge)) => {
+                    prompt += patches.rows(merge);
+                    continue;
+                }
+                (Segment::Patches(_), None) => {
+                    return Err(Error::Unsupported(
+                        "the prompt holds a picture, this model has no vision tower: send text"
+                            .into(),
+                    ));
+                }
             };
             prompt += tokens.len();
             if let Some(token) = tokens.iter().find(|t| t.0 as usize >= self.vocab) {

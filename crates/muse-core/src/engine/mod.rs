@@ -12,6 +12,7 @@ mod draft_stats;
 mod limits;
 mod models;
 mod offload;
+mod pictures;
 mod scheduler;
 mod sequence;
 mod speculation;

@@ -17,6 +17,12 @@ use crate::{Error, Result};
 const MAX_LOADS: usize = 16;
 /// Nanoseconds by which each active sequence of a group puts off the admission of its next one.
 const GROUP_PENALTY_NANOS: i64 = 30_000_000_000;
+/// Pictures of other waiting sequences, encoded or not, beside which one begins with its own. Bounds
+/// the memory of their rows.
+const MAX_HELD_PICTURES: usize = 8;
+/// Time of a slice of a picture where no inter-token target bounds it: how late a cancellation is
+/// noticed.
+const UNBOUNDED_ENCODE_TIME: Duration = Duration::from_millis(500);
 
 impl<B: Backend> EngineCore<B> {
     /// Ends the sequences that were cancelled, failed or are past their deadline.
@@ -27,7 +33,9 @@ impl<B: Backend> EngineCore<B> {
             }
         }
         while let Some(i) = self.waiting.iter().position(|seq| seq.finish.is_some()) {
-            self.waiting.remove(i).end(now);
+            let seq = self.waiting.remove(i);
+            self.pictures.release(seq.id);
+            seq.end(now);
         }
         self.end_active(now);
     }
@@ -60,7 +68,7 @@ impl<B: Backend> EngineCore<B> {
             (seq.arrival + active * GROUP_PENALTY_NANOS, seq.id)
         };
         let may = |seq: &Sequence| {
-            !seq.restoring && (!by_preemption || self.can_preempt(count(&self.active, seq.group)))
+            !seq.preparing && (!by_preemption || self.can_preempt(count(&self.active, seq.group)))
         };
         let candidates = (0..self.waiting.len()).filter(|&i| may(&self.waiting[i]));
         candidates.min_by_key(|&i| admission_key(&self.waiting[i]))
@@ -68,18 +76,19 @@ impl<B: Backend> EngineCore<B> {
 
     /// Starts waiting sequences while there are slots and the next step of all active ones fits into
     /// the KV blocks. None overtakes one that does not fit, so that small requests do not starve
-    /// large ones; a sequence whose offloaded blocks are still being loaded is overtaken.
+    /// large ones; a sequence whose offloaded blocks are still being loaded or whose pictures are being
+    /// encoded is overtaken.
     ///
     /// When slots or blocks are short, a sequence of a group with fewer active ones preempts one
     /// of a group with more.
     pub(super) fn admit(&mut self, now: Duration) -> Result<()> {
-        self.waiting.iter_mut().for_each(|seq| seq.restoring = false);
+        self.waiting.iter_mut().for_each(|seq| seq.preparing = false);
         let (mut loads, mut blocked) = (MAX_LOADS, false);
         loop {
             let full = self.active.len() == self.limits.max_num_seqs;
             let Some(i) = self.next_waiting(full || blocked) else { return Ok(()) };
-            if self.restore(i, &mut loads)? {
-                self.waiting[i].restoring = true;
+            if self.restore(i, &mut loads)? || !self.prepare_pictures(i)? {
+                self.waiting[i].preparing = true;
                 continue;
             }
             let index = count(&self.active, self.waiting[i].group);
@@ -102,6 +111,12 @@ impl<B: Backend> EngineCore<B> {
         let (seq, keys) = (&self.waiting[i], &mut self.buffers.keys);
         seq.keys(0..seq.tokens.len(), keys);
         let cached = self.pool.open(seq.id, keys)?;
+        // Cached rows of a picture may have been evicted since they were looked for.
+        if !matches!(self.pictures.begin(seq, cached as usize), Ok(true)) {
+            self.pool.close(seq.id);
+            self.waiting[i].preparing = true;
+            return Ok(true);
+        }
         let chunk = (seq.tokens.len() - cached as usize).min(self.prefill_chunk);
         match self.pool.reserve(seq.id, cached + chunk as u32, &mut self.copies) {
             Ok(()) if self.active.is_empty() || self.others_fit() => {
@@ -113,6 +128,7 @@ impl<B: Backend> EngineCore<B> {
             }
             Err(error) if self.active.is_empty() => {
                 self.pool.close(seq.id);
+                self.pictures.release(seq.id);
                 let mut seq = self.waiting.remove(i);
                 seq.finish = Some(FinishReason::Failed(error));
                 seq.end(now);
@@ -142,6 +158,46 @@ impl<B: Backend> EngineCore<B> {
         let found = offload.restore(pool, &mut self.models, &mut self.copies, keys, count)?;
         seq.to_restore = if found { seq.to_restore - count } else { 0 };
         Ok(seq.to_restore > 0)
+    }
+
+    /// Begins to encode the pictures that a waiting sequence has to run. Returns whether it has all
+    /// of them. One whose picture is not taken ends with the next step.
+    fn prepare_pictures(&mut self, waiting: usize) -> Result<bool> {
+        let seq = &mut self.waiting[waiting];
+        if seq.pictures.is_empty() {
+            return Ok(true);
+        }
+        let busy = self.pictures.held_by_others(seq.id) >= MAX_HELD_PICTURES;
+        if busy || seq.finish.is_some() || self.pictures.is_encoding(seq.id) {
+            return Ok(false);
+        }
+        let keys = &mut self.buffers.keys;
+        seq.keys(0..seq.tokens.len(), keys);
+        let cached = self.pool.open(seq.id, keys)?;
+        self.pool.close(seq.id);
+        self.pictures.begin(seq, cached as usize).or_else(|error| {
+            seq.finish = Some(FinishReason::Failed(error));
+            Ok(false)
+        })
+    }
+
+    /// Encodes a slice of a picture, in the time that a step leaves within the inter-token target.
+    pub(super) fn encode(&mut self, now: &dyn Fn() -> Duration) -> Result<()> {
+        let decode = self.speculation.decode_time(self.active.len());
+        let target = self.target_itl.time(decode).unwrap_or(UNBOUNDED_ENCODE_TIME);
+        let prefilling = self.active.iter().any(|seq| pending(&*self.pool, seq) > 1);
+        // Beside prompts the time is shared with them.
+        let shares = if prefilling { 2 } else { 1 };
+        let began = now();
+        let failed = self.pictures.advance(target.saturating_sub(decode) / shares, now)?;
+        self.encode_time = now().saturating_sub(began);
+        if let Some((id, error)) = failed {
+            let mut all = self.waiting.iter_mut().chain(&mut self.active);
+            if let Some(seq) = all.find(|seq| seq.id == id) {
+                seq.finish.get_or_insert(FinishReason::Failed(error));
+            }
+        }
+        Ok(())
     }
 
     /// Whether all active sequences can have the KV blocks of their next steps at the same time.
@@ -214,7 +270,10 @@ impl<B: Backend> EngineCore<B> {
     fn mixed_prefill(&self, count: usize, left: usize) -> usize {
         let max = left.min(self.mixed_prefill_tokens);
         match self.target_itl.time(self.speculation.decode_time(count)) {
-            Some(time) => self.speculation.tokens_within(count, max, time),
+            Some(time) => {
+                let time = time.saturating_sub(self.encode_time);
+                self.speculation.tokens_within(count, max, time)
+            }
             None => max,
         }
     }
@@ -271,6 +330,7 @@ impl<B: Backend> EngineCore<B> {
     /// Frees the KV blocks of a sequence. Positions that its drafter context lacks are not kept for
     /// later prompts.
     fn close(&mut self, id: SeqId) {
+        self.pictures.release(id);
         if let Some(first) = self.deferred.forget(id) {
             self.pool.truncate(id, first);
         }

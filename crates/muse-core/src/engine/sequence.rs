@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::Limits;
 use super::draft_stats::DraftStats;
 use crate::contract::{
-    Constraint, Done, Event, FinishReason, GroupId, History, KV_BLOCK_SIZE, PositionKey, Request,
-    Sampled, Sampling, Segment, SeqId, Sink, Timings, Token, TokenMask, Usage, Verify,
+    Constraint, Done, Event, FinishReason, GroupId, History, KV_BLOCK_SIZE, Patches, PositionKey,
+    Request, Sampled, Sampling, Segment, SeqId, Sink, Timings, Token, TokenMask, Usage, Verify,
 };
 use crate::{Error, Result, sampler};
 
@@ -24,6 +24,13 @@ pub(super) enum Group {
     Shared(GroupId),
 }
 
+/// A picture of a prompt.
+pub(super) struct Picture {
+    pub(super) patches: Patches,
+    /// One for each of its rows.
+    pub(super) positions: Range<usize>,
+}
+
 /// A sequence, waiting or active. Times are on the engine's clock.
 pub(super) struct Sequence {
     pub(super) id: SeqId,
@@ -32,15 +39,18 @@ pub(super) struct Sequence {
     pub(super) group_index: usize,
     /// Nanoseconds at which it was submitted, minus the waiting time that its priority is worth.
     pub(super) arrival: i64,
-    /// Offloaded blocks of its prefix are being loaded: others may be admitted before it.
-    pub(super) restoring: bool,
+    /// Offloaded blocks of its prefix are being loaded or its pictures encoded: others may be
+    /// admitted before it.
+    pub(super) preparing: bool,
     pub(super) sampling: Sampling,
     pub(super) logprobs: Option<u32>,
     pub(super) max_draft: usize,
     pub(super) constraint: Option<Box<dyn Constraint>>,
     pub(super) deadline: Option<Duration>,
-    /// Prompt, completion, and during a step its draft tokens.
+    /// Prompt, completion, and during a step its draft tokens. Positions of pictures hold any token.
     pub(super) tokens: Vec<Token>,
+    /// Pictures of the prompt, in order of their positions.
+    pub(super) pictures: Vec<Picture>,
     pub(super) history: History,
     /// Tokens that it runs in this step; 0 when it runs none.
     pub(super) num_tokens: usize,
@@ -91,11 +101,7 @@ impl Sequence {
         limits: &Limits,
         now: Duration,
     ) -> Self {
-        let mut tokens = Vec::new();
-        for segment in &request.prompt {
-            let Segment::Tokens(part) = segment else { unreachable!("pictures are refused") };
-            tokens.extend_from_slice(part);
-        }
+        let (mut tokens, pictures) = prompt_positions(request.prompt, limits);
         let prompt_len = tokens.len();
         let left = limits.positions() - prompt_len as u32;
         let max_tokens = request.max_tokens.unwrap_or(left).min(left);
@@ -103,7 +109,8 @@ impl Sequence {
         tokens.reserve_exact(max_tokens as usize + limits.draft + 1);
         let mut history = History::default();
         if sampler::counts_history(&request.sampling) {
-            history.prompt.extend(&tokens);
+            let text = |(position, _): &(usize, _)| picture_at(&pictures, *position).is_none();
+            history.prompt.extend(tokens.iter().enumerate().filter(text).map(|(_, token)| token));
             history.completion.reserve(max_tokens.min(4096) as usize);
         }
         Self {
@@ -111,13 +118,14 @@ impl Sequence {
             group: request.group.map_or(Group::Single(id), Group::Shared),
             group_index: 0,
             arrival: now.as_nanos() as i64 - priority_credit(request.priority),
-            restoring: false,
+            preparing: false,
             sampling: request.sampling,
             logprobs: request.logprobs,
             max_draft: request.max_draft.map_or(usize::MAX, |max| max as usize),
             constraint: request.constraint,
             deadline: request.deadline.map(|patience| now.saturating_add(patience)),
             tokens,
+            pictures,
             history,
             num_tokens: 0,
             draft_budget: 0,
@@ -161,7 +169,13 @@ impl Sequence {
     /// Replaces `out` by the prefix keys of its tokens at `positions`.
     pub(super) fn keys(&self, positions: Range<usize>, out: &mut Vec<PositionKey>) {
         out.clear();
-        out.extend(self.tokens[positions].iter().map(|&token| PositionKey::Token(token)));
+        out.extend(positions.map(|position| match picture_at(&self.pictures, position) {
+            None => PositionKey::Token(self.tokens[position]),
+            Some(picture) => PositionKey::ImageRow {
+                image: picture.patches.hash,
+                row: (position - picture.positions.start) as u32,
+            },
+        }));
     }
 
     /// Tokens of the completion so far.
@@ -385,6 +399,30 @@ impl Sequence {
             None => Ok(()),
         }
     }
+}
+
+/// The tokens of a prompt, with a placeholder for each row of its pictures, and those pictures.
+fn prompt_positions(prompt: Vec<Segment>, limits: &Limits) -> (Vec<Token>, Vec<Picture>) {
+    let (mut tokens, mut pictures) = (Vec::new(), Vec::new());
+    for segment in prompt {
+        match segment {
+            Segment::Tokens(part) if tokens.is_empty() => tokens = part,
+            Segment::Tokens(part) => tokens.extend_from_slice(&part),
+            Segment::Patches(patches) => {
+                let merge = limits.merge.expect("pictures are refused without an encoder");
+                let positions = tokens.len()..tokens.len() + patches.rows(merge);
+                tokens.resize(positions.end, Token(0));
+                pictures.push(Picture { patches, positions });
+            }
+        }
+    }
+    (tokens, pictures)
+}
+
+/// The picture that a position belongs to.
+fn picture_at(pictures: &[Picture], position: usize) -> Option<&Picture> {
+    let index = pictures.partition_point(|picture| picture.positions.end <= position);
+    pictures.get(index).filter(|picture| picture.positions.contains(&position))
 }
 
 /// Writes the mask of the token at `position`: what the constraint allows, without the `banned`

@@ -1,14 +1,16 @@
 //! One step of the engine: schedule, draft, one forward pass over the batch, sample, verify, append
 //! the drafter's context, commit and emit.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::core::EngineCore;
+use super::pictures::Pictures;
 use super::sequence::Sequence;
 use crate::Result;
 use crate::contract::{
-    Anchor, Backend, BatchEntry, BatchInput, ContextSlice, KV_BLOCK_SIZE, KvPool, LogitsRequest,
-    SampleRow, SeqSlice, recycle,
+    Anchor, Backend, BatchEntry, BatchInput, BlockTable, ContextSlice, KV_BLOCK_SIZE, KvPool,
+    LogitsRequest, SampleRow, SeqSlice, recycle,
 };
 
 impl<B: Backend> EngineCore<B> {
@@ -30,6 +32,7 @@ impl<B: Backend> EngineCore<B> {
 
     fn try_step(&mut self, now: &dyn Fn() -> Duration) -> Result<()> {
         self.reap_finished(now());
+        self.encode(now)?;
         self.admit(now())?;
         self.plan();
         self.reserve(now())?;
@@ -134,16 +137,15 @@ impl<B: Backend> EngineCore<B> {
     fn forward(&mut self) -> Result<()> {
         let mut batch: Vec<BatchEntry<'_, B>> = recycle(std::mem::take(&mut self.buffers.batch));
         for seq in self.active.iter().filter(|seq| seq.num_tokens > 0) {
-            let start = self.pool.len(seq.id);
-            let tokens = &seq.tokens[start as usize..start as usize + seq.num_tokens];
-            let blocks = self.pool.block_table(seq.id);
-            let slice = SeqSlice { start, len: seq.num_tokens, blocks };
+            let start = self.pool.len(seq.id) as usize;
             let logits = match needs_logits(&*self.pool, seq) {
                 false => LogitsRequest::None,
                 true if seq.drafts > 0 => LogitsRequest::All,
                 true => LogitsRequest::Last,
             };
-            batch.push(BatchEntry { slice, input: BatchInput::Tokens(tokens), logits });
+            let blocks = self.pool.block_table(seq.id);
+            let positions = start..start + seq.num_tokens;
+            push_entries(&mut batch, seq, positions, blocks, &self.pictures, logits);
         }
         self.models.target.forward(&batch)?;
         self.buffers.batch = recycle(batch);
@@ -230,12 +232,52 @@ impl<B: Backend> EngineCore<B> {
                 let len = self.pool.len(seq.id) as usize;
                 seq.keys(len..len + seq.kept, &mut self.buffers.keys);
                 self.pool.commit(seq.id, &self.buffers.keys);
+                if seq.pictures.last().is_some_and(|last| last.positions.end <= len + seq.kept) {
+                    self.pictures.release(seq.id);
+                }
                 seq.report_prefill((len + seq.kept) as u32);
                 seq.emit();
             }
             self.pool.truncate(seq.id, self.pool.len(seq.id));
         }
         self.end_active(now);
+    }
+}
+
+/// Appends the batch entries of a sequence at `positions`: one for each part of its text and one for
+/// each of its pictures there. Logits are those of the last part.
+fn push_entries<'a, B: Backend>(
+    batch: &mut Vec<BatchEntry<'a, B>>,
+    seq: &'a Sequence,
+    positions: Range<usize>,
+    blocks: BlockTable<'a>,
+    pictures: &'a Pictures<B>,
+    logits: LogitsRequest,
+) {
+    let entry = |range: &Range<usize>, input, logits| {
+        let slice = SeqSlice { start: range.start as u32, len: range.len(), blocks };
+        BatchEntry { slice, input, logits }
+    };
+    let mut start = positions.start;
+    for (index, picture) in seq.pictures.iter().enumerate() {
+        let rows = picture.positions.start.max(start)..picture.positions.end.min(positions.end);
+        if rows.is_empty() {
+            continue;
+        }
+        let text = start..rows.start;
+        if !text.is_empty() {
+            let input = BatchInput::Tokens(&seq.tokens[text.clone()]);
+            batch.push(entry(&text, input, LogitsRequest::None));
+        }
+        let first_row = rows.start - picture.positions.start;
+        let input = BatchInput::Embeds { buf: pictures.rows(seq.id, index), first_row };
+        let is_last = rows.end == positions.end;
+        batch.push(entry(&rows, input, if is_last { logits } else { LogitsRequest::None }));
+        start = rows.end;
+    }
+    let text = start..positions.end;
+    if !text.is_empty() {
+        batch.push(entry(&text, BatchInput::Tokens(&seq.tokens[text.clone()]), logits));
     }
 }
 

@@ -9,7 +9,7 @@ use super::deferred::DeferredContext;
 use super::{EngineCore, EngineOptions, Limits};
 use crate::contract::{
     Backend, BlockCount, Done, Drafter, Engine, Event, FinishReason, KvPool, Request, SeqId, Sink,
-    TargetModel, Timings, Usage,
+    TargetModel, Timings, Usage, VisionEncoder,
 };
 use crate::{Error, Result};
 
@@ -26,10 +26,12 @@ pub fn spawn<B: Backend>(
     backend: Arc<B>,
     target: Box<dyn TargetModel<B>>,
     drafter: Option<Box<dyn Drafter<B>>>,
+    encoder: Option<Box<dyn VisionEncoder<B>>>,
     pool: Box<dyn KvPool>,
     options: EngineOptions,
 ) -> Result<EngineHandle> {
-    let limits = Limits::new(target.as_ref(), drafter.as_deref(), pool.as_ref(), &options)?;
+    let merge = encoder.as_ref().map(|encoder| encoder.merge());
+    let limits = Limits::new(target.as_ref(), drafter.as_deref(), pool.as_ref(), merge, &options)?;
     let load = Load { waiting: 0, active: 0, free: pool.free(), total: pool.total() };
     let shared = Arc::new(Shared {
         limits: limits.clone(),
@@ -45,6 +47,10 @@ pub fn spawn<B: Backend>(
             // Joined here: its buffers are not `Send`.
             let engine =
                 EngineCore::join(backend, target, drafter, pool, &options, limits, deferred);
+            let engine = match encoder {
+                Some(encoder) => engine.with_encoder(encoder),
+                None => engine,
+            };
             run(engine, &inner, &options);
         })
         .map_err(|error| Error::Device {

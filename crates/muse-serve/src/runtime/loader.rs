@@ -165,6 +165,6 @@ impl<B: Backend> LoadedModel for ModelOnDevice<B> {
             ..sizes.pool
         });
         let options = EngineOptions { on_failure: Some(on_failure), kv_offload, ..sizes.engine };
-        Ok(Arc::new(engine::spawn(backend, target, drafter, Box::new(pool), options)?))
+        Ok(Arc::new(engine::spawn(backend, target, drafter, None, Box::new(pool), options)?))
     }
 }

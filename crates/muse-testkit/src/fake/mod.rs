@@ -5,6 +5,7 @@
 mod backend;
 mod constraint;
 mod drafter;
+mod encoder;
 mod offload_store;
 mod rows;
 mod target;
@@ -16,6 +17,7 @@ use muse_core::Error;
 pub use backend::{FakeBackend, FakeBuf};
 pub use constraint::{EvenTokens, Forced};
 pub use drafter::{DrafterLog, FakeDrafter};
+pub use encoder::{EncoderLog, FakeEncoder, picture_row};
 pub use offload_store::FakeOffloadStore;
 pub use rows::{FakeCost, FakeModel, FakeOptions};
 pub use target::FakeTarget;

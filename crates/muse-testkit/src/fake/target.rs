@@ -62,6 +62,11 @@ impl<B: Backend> FakeTarget<B> {
     }
 }
 
+/// What counts as the token of a position with this embedding: none of the vocabulary.
+fn embed_token(value: f32) -> Token {
+    Token(1 << 31 | value.to_bits() >> 1)
+}
+
 /// The hidden state of a position: as much of its hash as an `f32` holds exactly.
 pub(super) fn hidden(hash: u64) -> f32 {
     (hash >> 40) as f32
@@ -89,12 +94,19 @@ impl<B: Backend> TargetModel<B> for FakeTarget<B> {
         let mut store = model.rows.lock().expect("no panic while it was held");
         let (mut row, mut requested_rows) = (0, 0);
         for entry in batch {
-            let BatchInput::Tokens(tokens) = entry.input else {
-                return Err(Error::Unsupported("the fake target takes tokens only".into()));
-            };
-            assert_eq!(tokens.len(), entry.slice.len, "a token per position");
+            if let BatchInput::Tokens(tokens) = entry.input {
+                assert_eq!(tokens.len(), entry.slice.len, "a token per position");
+            }
             let blocks = &entry.slice.blocks;
-            for (i, &token) in tokens.iter().enumerate() {
+            for i in 0..entry.slice.len {
+                let token = match entry.input {
+                    BatchInput::Tokens(tokens) => tokens[i],
+                    BatchInput::Embeds { buf, first_row } => {
+                        let mut value = [0.0];
+                        self.backend.read(buf, first_row + i, &mut value)?;
+                        embed_token(value[0])
+                    }
+                };
                 let position = entry.slice.start + i as u32;
                 let hash = store.hash(blocks, model.options.reach, token, position, &[]);
                 store.store(blocks, position, hash);
@@ -102,7 +114,7 @@ impl<B: Backend> TargetModel<B> for FakeTarget<B> {
                 row += 1;
                 let requested = match entry.logits {
                     LogitsRequest::None => false,
-                    LogitsRequest::Last => i + 1 == tokens.len(),
+                    LogitsRequest::Last => i + 1 == entry.slice.len,
                     LogitsRequest::All => true,
                 };
                 if requested {

@@ -50,8 +50,8 @@ impl<H: Backend, B: Backend, E: VisionEncoder<H>> HostEncoder<H, B, E> {
 }
 
 impl<H: Backend, B: Backend, E: VisionEncoder<H>> VisionEncoder<B> for HostEncoder<H, B, E> {
-    fn rows(&self, patches: &Patches) -> usize {
-        self.encoder.rows(patches)
+    fn merge(&self) -> usize {
+        self.encoder.merge()
     }
 
     fn begin(&mut self, patches: &Patches) -> Result<EncodeId> {

@@ -83,8 +83,8 @@ impl<B: VisionOps> Encoder<B> {
 }
 
 impl<B: VisionOps> VisionEncoder<B> for Encoder<B> {
-    fn rows(&self, patches: &Patches) -> usize {
-        self.tower.rows(patches)
+    fn merge(&self) -> usize {
+        self.tower.spec().merge
     }
 
     fn begin(&mut self, patches: &Patches) -> Result<EncodeId> {
