@@ -55,7 +55,7 @@ fn chunks_that_begin_and_end_in_a_picture_give_the_same_tokens() {
 fn a_cached_picture_is_not_encoded_again_and_another_shares_nothing() {
     let mut engine = Setup::with_ample_blocks().build().expect("fits");
     let begun = |engine: &TestEngine| engine.encoded.begun.load(Ordering::Relaxed);
-    let mut run = |engine: &mut TestEngine, id, request: &TestRequest| {
+    let run = |engine: &mut TestEngine, id, request: &TestRequest| {
         let client = submit(engine, id, request);
         while step(engine) {}
         assert_eq!(received(&client).tokens, plain(Setup::with_ample_blocks().fake, request));

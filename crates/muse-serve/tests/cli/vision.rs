@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn grid_tells_what_a_picture_costs() {
     let out = muse(&["vision", "grid", "900x600"]).out;
-    for part in ["32 x 21 cells", "896 x 588 pixels", "2688 patches", "672 tokens", "674 in"] {
+    for part in ["33 x 22 cells", "924 x 616 pixels", "2904 patches", "726 tokens", "728 in"] {
         assert!(out.contains(part), "no {part:?} in {out}");
     }
     let grid = |args: &[&str]| {
