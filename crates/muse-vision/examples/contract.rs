@@ -14,8 +14,8 @@ struct MeanEncoder<B: Backend> {
 }
 
 impl<B: Backend> VisionEncoder<B> for MeanEncoder<B> {
-    fn rows(&self, patches: &Patches) -> usize {
-        patches.grid_t * (patches.grid_h / 2) * (patches.grid_w / 2)
+    fn merge(&self) -> usize {
+        2
     }
 
     fn begin(&mut self, patches: &Patches) -> Result<EncodeId> {
