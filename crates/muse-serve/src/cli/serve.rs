@@ -45,6 +45,7 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
         let name = app.model.name.clone();
         let server = loading.serve(app).await;
         serving.store(true, Ordering::Relaxed);
+        return_free_memory();
         info!(grpc = %server.grpc_addr(), http = %server.http_addr(), "serving {name}");
         info!("try: muse chat --server {} \"Hello\"", server.grpc_addr());
         // An error means that nobody will ask to stop.
@@ -55,6 +56,15 @@ pub(super) fn run(command: &ServeCommand) -> Result<ExitCode> {
     logging::flush();
     served?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets a thread of the allocator return free memory to the system. Without it memory is returned
+/// only as more is allocated. It starts last: where no more threads are allowed, it is the one to miss.
+fn return_free_memory() {
+    #[cfg(all(feature = "jemalloc", target_os = "linux"))]
+    if let Err(error) = tikv_jemalloc_ctl::background_thread::write(true) {
+        warn!("memory of ended requests is returned late: {error}");
+    }
 }
 
 /// Waits for signals in a task. While nothing is served, a signal ends the process at once. The first
