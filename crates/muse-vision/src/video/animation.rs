@@ -105,6 +105,14 @@ impl AnimationInfo {
                 at += 1;
             }
             let rgba = frame.expect("at least one was decoded");
+            let expected = self.height as usize * self.width as usize * 4;
+            if rgba.len() != expected {
+                return Err(Error::Invalid(format!(
+                    "a frame of the {} decodes to {} bytes, where its header promises {expected}",
+                    self.format.name(),
+                    rgba.len()
+                )));
+            }
             let rgb = rgb::to_rgb(rgba, ColorType::Rgba8, options.alpha, None)?;
             each(Picture { height: self.height as usize, width: self.width as usize, rgb });
         }
