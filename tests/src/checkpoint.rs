@@ -10,16 +10,16 @@ use muse_testkit::{golden_dir, nano_dir};
 
 use crate::retype::retype;
 
-/// A large model and its drafter.
+/// A target model and its drafter.
 pub struct Checkpoint {
-    /// The large model.
+    /// The target model.
     pub target: Box<dyn WeightSource>,
     /// The drafter.
     pub drafter: Box<dyn WeightSource>,
 }
 
 impl Checkpoint {
-    /// The random model that shows every trap.
+    /// The small model of random weights.
     pub fn tiny() -> Result<Self> {
         let dir = golden_dir().join("tiny");
         Self::open(&dir.join("target"), &dir.join("assistant"))
@@ -45,7 +45,7 @@ impl Checkpoint {
         Ok(Self { target: source("target")?, drafter: source("dflash")? })
     }
 
-    /// Any two.
+    /// The checkpoints at two paths.
     pub fn open(target: &Path, drafter: &Path) -> Result<Self> {
         Ok(Self { target: open(target)?, drafter: open(drafter)? })
     }
@@ -59,13 +59,13 @@ fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
     Ok(Box::new(muse_weights::Checkpoint::open(path)?))
 }
 
-/// A CPU of one thread, since tests run side by side, with exact products: the reference's numbers
-/// are compared with these.
+/// A CPU backend of one thread, since tests run side by side. It rounds no activations, so that its
+/// results can be compared with the reference's.
 pub fn cpu() -> Cpu {
     fast_cpu().exact()
 }
 
-/// The same as a server uses it: with the activations that packed weights want.
+/// A CPU backend of one thread as the server uses it: activations are rounded for packed weights.
 pub fn fast_cpu() -> Cpu {
     Cpu::new(CpuOptions { threads: Some(1) }).expect("one thread")
 }

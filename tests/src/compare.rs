@@ -7,7 +7,7 @@ use muse_core::contract::{
 };
 use muse_testkit::{Golden, max_abs_diff};
 
-use crate::run::{Pair, Received};
+use crate::run::{DraftRecord, Pair};
 
 /// How far a text model is from the reference.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +33,7 @@ pub fn text<B: Backend>(
         let ids = golden.tokens(&format!("{prompt}.ids"));
         let run = pair.open(&ids)?;
         pair.pass(&[(&run, &ids, LogitsRequest::All)])?;
-        let logits = pair.read_scores(ids.len())?;
+        let logits = pair.read_logits(ids.len())?;
         let named = |part: &str| {
             let start = format!("{prompt}.{part}");
             golden.names().into_iter().find(|name| name.starts_with(&start))
@@ -98,13 +98,13 @@ fn hidden<B: Backend>(
 /// How far a drafter is from the reference.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DraftDifference {
-    /// Largest difference of the large model's hidden rows that go in.
+    /// Largest difference of the target model's hidden states that the drafter reads.
     pub context: f32,
     /// Largest difference of the block's embeddings.
     pub noise: f32,
-    /// Largest difference of a hidden row behind the final norm.
+    /// Largest difference of a hidden state after the final norm.
     pub hidden: f32,
-    /// Largest difference of a raw score.
+    /// Largest difference of a raw logit.
     pub logits: f32,
     /// Draft tokens that differ.
     pub drafts: usize,
@@ -127,12 +127,12 @@ pub struct DraftTrace {
     pub difference: DraftDifference,
     /// Prompt and completion.
     pub tokens: Vec<Token>,
-    /// Draft tokens kept, by round.
+    /// Draft tokens accepted, by round.
     pub accepted: Vec<usize>,
 }
 
 /// Follows the reference through at most `rounds` rounds of a drafted completion, greedy and
-/// without stop tokens. `norm_embeddings` is the fault of [`Received::norm_embeddings`].
+/// without stop tokens. `norm_embeddings` is the fault of [`DraftRecord::norm_embeddings`].
 pub fn draft<B: Backend>(
     pair: &mut Pair<B>,
     golden: &Golden,
@@ -158,10 +158,10 @@ pub fn draft<B: Backend>(
                 max_abs_diff(&captured_hidden[captured_hidden.len() - want.len()..], want);
             difference.widen(DraftDifference { context, ..DraftDifference::default() });
         }
-        let mut heard = Received { norm_embeddings, ..Received::default() };
-        let drafts = pair.draft(&run, width, &mut heard)?;
+        let mut record = DraftRecord { norm_embeddings, ..DraftRecord::default() };
+        let drafts = pair.draft(&run, width, &mut record)?;
         if golden.names().contains(&name("draft").as_str()) {
-            difference.widen(block(&heard, &drafts, golden, &name));
+            difference.widen(block(&record, &drafts, golden, &name));
         }
         accepted.push(pair.verify(&mut run, &drafts)?);
         kept = accepted[accepted.len() - 1] + 1;
@@ -175,7 +175,7 @@ pub fn draft<B: Backend>(
 }
 
 fn block(
-    heard: &Received,
+    record: &DraftRecord,
     drafts: &[Token],
     golden: &Golden,
     name: &impl Fn(&str) -> String,
@@ -183,15 +183,15 @@ fn block(
     let mut difference = DraftDifference::default();
     if golden.names().contains(&name("noise").as_str()) {
         let (_, want) = golden.floats(&name("noise"));
-        difference.noise = max_abs_diff(&heard.noise[..want.len()], want);
+        difference.noise = max_abs_diff(&record.noise[..want.len()], want);
     }
     // Row 0 is the anchor's own, which drafts nothing.
     let (shape, want) = golden.floats(&name("hidden"));
-    difference.hidden = max_abs_diff(&heard.hidden, &want[shape[1]..]);
+    difference.hidden = max_abs_diff(&record.hidden, &want[shape[1]..]);
     let (shape, want) = golden.floats(&name("logits"));
     let vocab = shape[1];
     let step = if shape[0] == drafts.len() { 1 } else { 7 };
-    let got: Vec<f32> = heard.logits.chunks(vocab).step_by(step).flatten().copied().collect();
+    let got: Vec<f32> = record.logits.chunks(vocab).step_by(step).flatten().copied().collect();
     difference.logits = max_abs_diff(&got, want);
     let want = golden.tokens(&name("draft"));
     difference.drafts = drafts.iter().zip(&want).filter(|(a, b)| a != b).count();

@@ -1,5 +1,5 @@
-//! A model made by hand that finds needles in a haystack exactly, however long it is: a needle is a
-//! token that holds a key and a value, asked for a key it says the value.
+//! A model with hand-made weights that passes a needle-in-a-haystack test exactly at any length: a
+//! needle is a token for a key and a value, and the answer to a key's question token is the value.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -24,17 +24,18 @@ const KEYS: usize = 4;
 const VALUES: usize = 8;
 const VOCAB: usize = 256;
 const WINDOW: u32 = 64;
-/// Rows of a pass.
+/// Tokens of a pass.
 const ROWS: usize = 2048;
 
-/// Dimensions of the residual stream: keys of needles, keys asked for, values, answers, hay.
+/// First dimensions in the residual stream of: keys of needles, keys in questions, values, answers,
+/// hay.
 const KEY: usize = 0;
 const ASKED: usize = KEY + KEYS;
 const VALUE: usize = ASKED + KEYS;
 const ANSWER: usize = VALUE + VALUES;
 const HAY: usize = ANSWER + VALUES;
 
-/// First tokens: hay comes first of all.
+/// First token ids of each kind; those of hay start at 0.
 const NEEDLES: usize = 128;
 const QUESTIONS: usize = NEEDLES + KEYS * VALUES;
 const ANSWERS: usize = QUESTIONS + KEYS;
@@ -43,8 +44,8 @@ fn needle(key: usize, value: usize) -> Token {
     Token((NEEDLES + key * VALUES + value) as u32)
 }
 
-/// The checkpoint. A sliding layer with rotation that says nothing, then a layer that sees all and
-/// knows no positions, whose queries match the needles' keys.
+/// The checkpoint: a window layer with rotation that adds nothing, then a layer of full attention
+/// without rotation, whose queries match the needles' keys.
 pub struct Haystack {
     spec: CheckpointSpec,
     generation: GenerationDefaults,
@@ -133,7 +134,7 @@ impl Haystack {
         add("attn_v", HEAD, HIDDEN, |row, col| one(row < VALUES && col == VALUE + row));
         add("attn_gate", HEAD, HIDDEN, |_, _| 0.0);
         add("attn_output", HIDDEN, HEAD, out);
-        // A match logits 45 more than hay: e^45 is far above any number of positions.
+        // A match scores 45 more than hay: e^45 is far above any number of positions.
         add("attn_q_norm", 1, HEAD, |_, _| 8.0);
         add("attn_k_norm", 1, HEAD, |_, _| 1.0);
         for norm in ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"] {
@@ -167,7 +168,7 @@ impl WeightSource for Haystack {
     }
 
     fn tensors(&self) -> &[TensorInfo] {
-        // Nobody lists this checkpoint: the model asks by name.
+        // The model reads tensors by name and lists none.
         &[]
     }
 
@@ -179,18 +180,18 @@ impl WeightSource for Haystack {
     }
 }
 
-/// A needle that was asked for.
+/// The answer to the question for one needle.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Where it lay.
+    /// Position of the needle.
     pub position: usize,
     /// The token that should come.
     pub expected: Token,
     /// The token that came.
-    pub said: Token,
+    pub answer: Token,
     /// Its log-probability.
     pub logprob: f32,
-    /// Rows of the prompt that were cached.
+    /// Positions of the prompt that were cached.
     pub cached: u32,
     /// How long the answer took.
     pub took: Duration,
@@ -203,7 +204,7 @@ pub fn search(positions: usize, seed: u64, threads: Option<usize>) -> Result<Vec
         .map(|i| Token((hash64(seed, i) % NEEDLES as u64) as u32))
         .collect();
     let hidden = [0, hay.len() / 2 + 1, hay.len() - 1];
-    // Another for each needle: finding the wrong one shows.
+    // Each needle has another value, so that finding the wrong one is noticed.
     let value = |key: usize| (hash64(seed + 1, 0) as usize + 3 * key) % VALUES;
     for (key, position) in hidden.into_iter().enumerate() {
         hay[position] = needle(key, value(key));
@@ -223,7 +224,7 @@ pub fn search(positions: usize, seed: u64, threads: Option<usize>) -> Result<Vec
         found.push(Found {
             position,
             expected: Token((ANSWERS + value(key)) as u32),
-            said: received.tokens[0].token,
+            answer: received.tokens[0].token,
             logprob: received.tokens[0].logprob,
             cached: received.done[0].usage.cached,
             took: clock.elapsed() - before,

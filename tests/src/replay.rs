@@ -1,6 +1,6 @@
-//! A drafter that replays what the large model is known to say, right as often as asked. It pays
-//! for the head like a real one, so that times of a large model can be measured without weights of
-//! a drafter for it.
+//! A drafter that proposes a known completion, with a chosen rate of wrong tokens. It computes
+//! `lm_head` like a real drafter, so that the speed of a target model can be measured without the
+//! weights of a drafter for it.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use muse_core::hash::hash64;
 pub struct Script {
     /// Prompt and completion of the one sequence that runs.
     pub tokens: Vec<Token>,
-    /// Chance that a draft is right when those before it are.
+    /// Chance that a draft token is right when those before it are.
     pub hit: f64,
 }
 
@@ -32,10 +32,10 @@ pub struct Replay<B: Backend> {
 }
 
 impl<B: Backend> Replay<B> {
-    /// A drafter of `width` drafts, and what it replays: to be filled before anything runs.
+    /// A drafter of `width` draft tokens, and its script, which is filled before anything runs.
     ///
     /// # Errors
-    /// When the device has no room for its rows.
+    /// When the device has no memory for its buffers.
     pub fn new(
         backend: &B,
         width: usize,
@@ -89,14 +89,14 @@ impl<B: Backend> Drafter<B> for Replay<B> {
             out.extend((0..rows).map(|i| {
                 let position = anchor.slice.start as usize + 1 + i;
                 let share = |salt| hash64(position as u64, salt) as f64 / u64::MAX as f64;
-                // It knows a little of when it is wrong.
+                // Confidences of right and wrong tokens differ but overlap.
                 let (off, confidence) = match share(1) < script.hit {
                     true => (0, 0.4 + 0.6 * share(2)),
                     false => (1, 0.7 * share(2)),
                 };
-                let said = script.tokens.get(position).map_or(0, |token| token.0);
+                let known = script.tokens.get(position).map_or(0, |token| token.0);
                 DraftToken {
-                    token: Token((said + off) % self.vocab as u32),
+                    token: Token((known + off) % self.vocab as u32),
                     confidence: confidence as f32,
                 }
             }));

@@ -1,5 +1,5 @@
-//! A large model with its drafter and a pool, driven by hand: what a test sees that the engine
-//! hides. One greedy sequence at a time, or several in one pass.
+//! A target model with its drafter and a pool, driven without the engine, so that tests can compare
+//! hidden states, logits and draft tokens of each pass. Sampling is greedy.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use muse_core::model::{Model, ModelFootprint};
 use muse_dflash::Dflash;
 use muse_kv::{Pool, PoolOptions};
 
-/// The most rows and logits rows of a pass.
+/// The most tokens and logits rows of a pass.
 pub const MAX_ROWS: usize = 1024;
 const KV_BLOCKS: BlockCount = BlockCount { full: 64, window: 64 };
 
@@ -24,7 +24,7 @@ const KV_BLOCKS: BlockCount = BlockCount { full: 64, window: 64 };
 pub struct Pair<B: Backend> {
     /// The device.
     pub backend: Arc<B>,
-    /// The large model.
+    /// The target model.
     pub target: Model<B>,
     /// Its drafter, if there is one.
     pub drafter: Option<Dflash<B>>,
@@ -40,7 +40,7 @@ pub struct Run {
     pub seq: SeqId,
     /// Prompt and completion.
     pub tokens: Vec<Token>,
-    /// Rows committed.
+    /// Positions committed.
     pub done: usize,
 }
 
@@ -49,14 +49,15 @@ pub struct Run {
 pub struct Completion {
     /// Its tokens, the stop token included.
     pub ids: Vec<Token>,
-    /// Draft tokens kept of each verified block.
+    /// Draft tokens accepted of each verified block.
     pub accepted: Vec<usize>,
-    /// The first block's drafts.
+    /// The draft tokens of the first block.
     pub first_draft: Vec<Token>,
 }
 
 impl<B: Backend> Pair<B> {
-    /// Loads both and, without a drafter, captured hidden states `captured hidden states`.
+    /// Loads both models on `backend`. The target model captures the hidden states of the layers that
+    /// the drafter reads, or without a drafter those of `captured_layers`.
     pub fn new(
         backend: B,
         target: &dyn WeightSource,
@@ -98,7 +99,7 @@ impl<B: Backend> Pair<B> {
         EngineCore::new(self.backend, Box::new(self.target), drafter, Box::new(self.pool), options)
     }
 
-    /// Opens a sequence none of whose rows are cached: all will run.
+    /// Opens a sequence with nothing cached: all its tokens will run.
     pub fn open(&mut self, prompt: &[Token]) -> Result<Run> {
         self.opened += 1;
         let seq = SeqId(self.opened);
@@ -106,7 +107,7 @@ impl<B: Backend> Pair<B> {
         Ok(Run { seq, tokens: prompt.to_vec(), done: 0 })
     }
 
-    /// Opens a sequence with the rows that earlier ones left in the cache.
+    /// Opens a sequence with the positions of its prefix that earlier ones left in the cache.
     pub fn resume(&mut self, prompt: &[Token]) -> Result<Run> {
         self.opened += 1;
         let seq = SeqId(self.opened);
@@ -115,7 +116,7 @@ impl<B: Backend> Pair<B> {
         Ok(Run { seq, tokens: prompt.to_vec(), done })
     }
 
-    /// Runs rows of several sequences in one pass, each from its committed end on.
+    /// Runs tokens of several sequences in one pass, each from its committed end on.
     pub fn pass(&mut self, batch: &[(&Run, &[Token], LogitsRequest)]) -> Result<()> {
         let mut copies = Vec::new();
         let block = self.drafter.as_ref().map_or(1, |drafter| drafter.width() + 1);
@@ -142,7 +143,7 @@ impl<B: Backend> Pair<B> {
         self.target.forward(&batch)
     }
 
-    /// Keeps `tokens`, whose rows the last pass wrote from `first_row` on.
+    /// Commits `tokens`, whose batch rows in the last pass start at `first_row`.
     pub fn keep(&mut self, run: &mut Run, tokens: &[Token], first_row: usize) -> Result<()> {
         if let Some(drafter) = &mut self.drafter {
             let blocks = self.pool.block_table(run.seq);
@@ -171,10 +172,10 @@ impl<B: Backend> Pair<B> {
         Ok(())
     }
 
-    /// The best token of rows of the last logits.
+    /// The token with the highest logit for each of these rows of the last pass's logits.
     pub fn best(&self, rows: Range<usize>) -> Result<Vec<Token>> {
         let (greedy, nothing) = (Sampling::default(), History::default());
-        let ask = |row| SampleRow {
+        let sample_row = |row| SampleRow {
             row,
             sampling: &greedy,
             history: &nothing,
@@ -186,15 +187,15 @@ impl<B: Backend> Pair<B> {
         let mut sampled = Vec::new();
         self.backend.sample(
             self.target.logits(),
-            &rows.map(ask).collect::<Vec<_>>(),
+            &rows.map(sample_row).collect::<Vec<_>>(),
             &mut sampled,
         )?;
         Ok(sampled.iter().map(|sampled| sampled.token).collect())
     }
 
-    /// Draft tokens what follows the run's last token, which has not been through the model yet. What
-    /// passes between the drafter and the large model's ends is noted in `heard`.
-    pub fn draft(&mut self, run: &Run, max: usize, heard: &mut Received) -> Result<Vec<Token>> {
+    /// Drafts up to `max` tokens behind the run's last token, which has not run yet. What the drafter
+    /// gets from the target model's embedding and sends to its `lm_head` is recorded in `record`.
+    pub fn draft(&mut self, run: &Run, max: usize, record: &mut DraftRecord) -> Result<Vec<Token>> {
         let Self { backend, target, drafter, pool, .. } = self;
         let drafter = drafter.as_mut().expect("a pair with a drafter");
         let end = (run.done + drafter.width() + 1) as u32;
@@ -203,27 +204,28 @@ impl<B: Backend> Pair<B> {
         assert!(copies.is_empty(), "a block shared behind the end of a sequence");
         let slice = SeqSlice { start: run.done as u32, len: 1, blocks: pool.block_table(run.seq) };
         let anchor = Anchor { slice, token: run.tokens[run.done], max };
-        let head = Listening { target, backend: &**backend, heard: RefCell::new(heard) };
+        let head = RecordingHead { target, backend: &**backend, record: RefCell::new(record) };
         let mut out = [Vec::new()];
         drafter.draft(&[anchor], &head, &mut out)?;
         let [drafts] = out;
         Ok(drafts.iter().map(|draft| draft.token).collect())
     }
 
-    /// Checks drafts in one pass; keeps and appends what agrees and one token more. Returns how
-    /// many agreed.
+    /// Verifies draft tokens in one pass: commits the accepted ones and appends the token sampled
+    /// behind them. Returns how many were accepted.
     pub fn verify(&mut self, run: &mut Run, drafts: &[Token]) -> Result<usize> {
         let mut rows = vec![run.tokens[run.done]];
         rows.extend(drafts);
         self.pass(&[(run, &rows, LogitsRequest::All)])?;
-        let chosen = self.best(0..rows.len())?;
-        let agreed = drafts.iter().zip(&chosen).take_while(|(a, b)| a == b).count();
-        self.keep(run, &rows[..=agreed], 0)?;
-        run.tokens.extend(&chosen[..=agreed]);
-        Ok(agreed)
+        let sampled = self.best(0..rows.len())?;
+        let accepted = drafts.iter().zip(&sampled).take_while(|(a, b)| a == b).count();
+        self.keep(run, &rows[..=accepted], 0)?;
+        run.tokens.extend(&sampled[..=accepted]);
+        Ok(accepted)
     }
 
-    /// Completes a prompt greedily: `chunk` rows of it a pass, at most `draft` drafts a block.
+    /// Completes a prompt greedily, with `chunk` prompt tokens a pass and at most `draft` draft tokens
+    /// a block.
     pub fn complete(
         &mut self,
         mut run: Run,
@@ -234,12 +236,12 @@ impl<B: Backend> Pair<B> {
     ) -> Result<Completion> {
         let prompt = run.tokens.len();
         self.prefill(&mut run, chunk)?;
-        let completion = self.go_on(&mut run, prompt, draft, stop, max_tokens);
+        let completion = self.decode(&mut run, prompt, draft, stop, max_tokens);
         self.pool.close(run.seq);
         completion
     }
 
-    fn go_on(
+    fn decode(
         &mut self,
         run: &mut Run,
         prompt: usize,
@@ -254,56 +256,56 @@ impl<B: Backend> Pair<B> {
             let end = stopped.unwrap_or(usize::MAX).min(max_tokens);
             if end <= ids.len() {
                 if let Some(last) = completion.accepted.last_mut() {
-                    // A bonus token or drafts behind the end do not count.
+                    // Neither the bonus token nor draft tokens behind the end count as accepted.
                     *last -= (ids.len() - end).saturating_sub(1).min(*last);
                 }
                 completion.ids = ids[..end].to_vec();
                 return Ok(completion);
             }
-            // The last token comes from the large model in any case.
-            let wanted = draft.min(max_tokens - ids.len() - 1);
+            // The last token is never a draft token: every pass samples one more than it verifies.
+            let budget = draft.min(max_tokens - ids.len() - 1);
             let mut drafts = Vec::new();
-            if wanted > 0 {
-                drafts = self.draft(run, wanted, &mut Received::default())?;
+            if budget > 0 {
+                drafts = self.draft(run, budget, &mut DraftRecord::default())?;
                 if completion.accepted.is_empty() {
                     completion.first_draft.clone_from(&drafts);
                 }
             }
-            let agreed = self.verify(run, &drafts)?;
-            if wanted > 0 {
-                completion.accepted.push(agreed);
+            let accepted = self.verify(run, &drafts)?;
+            if budget > 0 {
+                completion.accepted.push(accepted);
             }
         }
     }
 
-    /// All logits of the last pass's asked rows, `[rows, vocab]`.
-    pub fn read_scores(&self, rows: usize) -> Result<Vec<f32>> {
+    /// The first `rows` rows of the last pass's logits, `[rows, vocab]`.
+    pub fn read_logits(&self, rows: usize) -> Result<Vec<f32>> {
         let mut logits = vec![0.0; rows * self.target.spec().vocab];
         self.backend.read(self.target.logits(), 0, &mut logits)?;
         Ok(logits)
     }
 }
 
-/// What passed between a drafter and the large model's embedding and head.
+/// What passed between a drafter and the target model's embedding and `lm_head` for one draft block.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Received {
+pub struct DraftRecord {
     /// The block's embeddings, `[block, hidden]`.
     pub noise: Vec<f32>,
-    /// Hidden rows of the drafts, after the final norm, `[drafts, hidden]`.
+    /// Hidden states of the draft tokens, after the final norm, `[drafts, hidden]`.
     pub hidden: Vec<f32>,
-    /// Raw logits of the drafts, `[drafts, vocab]`.
+    /// Raw logits of the draft tokens, `[drafts, vocab]`.
     pub logits: Vec<f32>,
-    /// Norms the embeddings with this epsilon, as a wrong reading would.
+    /// A planted fault: embeddings are RMS-normed with this epsilon before the drafter gets them.
     pub norm_embeddings: Option<f32>,
 }
 
-struct Listening<'a, B: Backend> {
+struct RecordingHead<'a, B: Backend> {
     target: &'a Model<B>,
     backend: &'a B,
-    heard: RefCell<&'a mut Received>,
+    record: RefCell<&'a mut DraftRecord>,
 }
 
-impl<B: Backend> Listening<'_, B> {
+impl<B: Backend> RecordingHead<'_, B> {
     fn read(&self, buf: &B::Buf, rows: usize, cols: usize) -> Result<Vec<f32>> {
         let mut values = vec![0.0; rows * cols];
         self.backend.read(buf, 0, &mut values)?;
@@ -311,26 +313,26 @@ impl<B: Backend> Listening<'_, B> {
     }
 }
 
-impl<B: Backend> EmbeddingAndLmHead<B> for Listening<'_, B> {
+impl<B: Backend> EmbeddingAndLmHead<B> for RecordingHead<'_, B> {
     fn embed(&self, ids: &[Token], out: &mut B::Buf) -> Result<()> {
         let (rows, hidden) = (ids.len(), self.target.spec().hidden);
-        let mut heard = self.heard.borrow_mut();
-        if let Some(eps) = heard.norm_embeddings {
+        let mut record = self.record.borrow_mut();
+        if let Some(eps) = record.norm_embeddings {
             let mut raw = self.backend.alloc(rows, hidden)?;
             self.target.embed(ids, &mut raw)?;
             self.backend.rms_norm(&raw, rows, None, eps, out)?;
         } else {
             self.target.embed(ids, out)?;
         }
-        heard.noise = self.read(out, rows, hidden)?;
+        record.noise = self.read(out, rows, hidden)?;
         Ok(())
     }
 
     fn lm_head(&self, hidden: &B::Buf, rows: usize, logits: &mut B::Buf) -> Result<()> {
         self.target.lm_head(hidden, rows, logits)?;
-        let mut heard = self.heard.borrow_mut();
-        heard.hidden = self.read(hidden, rows, self.target.spec().hidden)?;
-        heard.logits = self.read(logits, rows, self.target.spec().vocab)?;
+        let mut record = self.record.borrow_mut();
+        record.hidden = self.read(hidden, rows, self.target.spec().hidden)?;
+        record.logits = self.read(logits, rows, self.target.spec().vocab)?;
         Ok(())
     }
 }

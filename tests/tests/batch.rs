@@ -13,7 +13,7 @@ use muse_tests::run::{Pair, Run};
 fn alone(pair: &mut Pair<Cpu>, ids: &[Token]) -> Result<Vec<f32>> {
     let run = pair.open(ids)?;
     pair.pass(&[(&run, ids, LogitsRequest::All)])?;
-    let logits = pair.read_scores(ids.len())?;
+    let logits = pair.read_logits(ids.len())?;
     pair.pool.close(run.seq);
     Ok(logits)
 }
@@ -43,7 +43,7 @@ fn beside(
         let entries: Vec<_> =
             batch.iter().map(|(i, ids)| (&runs[*i], ids.as_slice(), LogitsRequest::All)).collect();
         pair.pass(&entries)?;
-        let all = pair.read_scores(batch.iter().map(|(_, ids)| ids.len()).sum())?;
+        let all = pair.read_logits(batch.iter().map(|(_, ids)| ids.len()).sum())?;
         let mut first = 0;
         for (i, ids) in &batch {
             logits[*i].extend_from_slice(&all[first * vocab..][..ids.len() * vocab]);
@@ -99,7 +99,7 @@ fn check(checkpoint: &Checkpoint, golden: &str, kv: KvType) -> Result<()> {
 }
 
 #[test]
-fn tiny_rows_do_not_depend_on_their_company() -> Result<()> {
+fn tiny_rows_are_batch_invariant() -> Result<()> {
     for kv in [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0] {
         check(&Checkpoint::tiny()?, "tiny/golden/text_f32.safetensors", kv)?;
     }
@@ -107,6 +107,6 @@ fn tiny_rows_do_not_depend_on_their_company() -> Result<()> {
 }
 
 #[test]
-fn nano_rows_do_not_depend_on_their_company() -> Result<()> {
+fn nano_rows_are_batch_invariant() -> Result<()> {
     check(&Checkpoint::nano()?, "nano/raw/text_f32.safetensors", KvType::F32)
 }

@@ -212,7 +212,7 @@ fn batch_composition_changes_nothing_and_prefixes_are_shared() {
 }
 
 #[test]
-fn under_pressure_the_youngest_waits_and_says_nothing_twice() {
+fn a_preempted_sequence_resumes_and_emits_no_token_twice() {
     let fake = FakeOptions { full_blocks: 7, window_blocks: 14, ..FakeOptions::default() };
     let options = EngineOptions { prefill_chunk: 64, ..EngineOptions::default() };
     let setup = Setup { fake, options, ..Setup::with_ample_blocks() };
@@ -230,15 +230,15 @@ fn under_pressure_the_youngest_waits_and_says_nothing_twice() {
         .enumerate()
         .map(|(i, request)| submit(&mut engine, i as u64, request))
         .collect();
-    let mut sent_back = false;
-    let mut most = 0;
+    let mut preempted = false;
+    let mut peak_active = 0;
     while engine.core.step(&|| Duration::ZERO).expect("no fault") {
         let (_, active) = engine.core.load();
         let ended = clients.iter().filter(|client| !collect(client).done.is_empty()).count();
-        most = most.max(active);
-        sent_back |= active + ended < most;
+        peak_active = peak_active.max(active);
+        preempted |= active + ended < peak_active;
     }
-    assert!(sent_back, "7 blocks do not hold 3 sequences of 4");
+    assert!(preempted, "7 blocks do not hold 3 sequences of 4");
     for (request, client) in requests.iter().zip(&clients) {
         assert_eq!(collect(client).tokens, plain(fake, request));
     }
@@ -257,7 +257,7 @@ fn what_can_never_run_is_refused_with_the_numbers() {
         change(&mut request);
         let (client, sink) = client(None);
         let error = engine.submit(SeqId(1), request, sink, Duration::ZERO).expect_err("no");
-        assert!(collect(&client).done.is_empty(), "refused requests hear nothing");
+        assert!(collect(&client).done.is_empty(), "refused requests get no event");
         error
     };
     let invalid = |error: Error, parts: &[&str]| {
@@ -277,7 +277,7 @@ fn what_can_never_run_is_refused_with_the_numbers() {
 }
 
 #[test]
-fn max_tokens_above_the_room_means_the_room() {
+fn max_tokens_is_bounded_by_the_positions_left() {
     let options = EngineOptions { max_positions: 100, ..EngineOptions::default() };
     let setup = Setup { options, ..Setup::with_ample_blocks() };
     let received = alone(&setup, &TestRequest::greedy(words(6, 80), 5000));

@@ -1,5 +1,5 @@
-//! What the engine does by measured time: as many drafts as pay, none where none do, and as many
-//! prompt rows as leave others their pace; never another token for it.
+//! What the engine does by measured time: as many draft tokens as pay, none where none
+//! do, and as many prompt tokens as keep the target ITL. The tokens stay the same.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -32,13 +32,13 @@ fn setup(cost: FakeCost, hit: f64) -> Setup {
     Setup { fake, drafter: Some((15, 64, hit)), ..Setup::with_ample_blocks() }
 }
 
-/// Runs requests of the same prompts, `together` at a time, and what the model's clock says then.
+/// Runs requests, `together` at a time. Returns what was received and the time on the model's clock.
 fn run(setup: &Setup, asks: &[TestRequest], together: usize) -> (Vec<Received>, Duration) {
     run_disturbed(setup, asks, together, &|_| 0)
 }
 
-/// The same when others take the machine for some microseconds before the n-th look at the clock;
-/// what that costs is not counted, what the engine makes of it is.
+/// The same with a disturbed clock: at its n-th reading, `lost(n)` more microseconds seem to have
+/// passed. The returned time is without them: it differs only by what the engine then decides.
 fn run_disturbed(
     setup: &Setup,
     asks: &[TestRequest],
@@ -196,13 +196,13 @@ fn a_length_that_is_asked_for_is_kept() {
 }
 
 #[test]
-fn without_time_every_guess_is_made() {
+fn without_a_moving_clock_all_draft_tokens_are_made() {
     let (received, _) = run(&setup(FakeCost::NOTHING, 1.0), &asks(None), 1);
     assert_eq!(verifies(&received), [25; 4]);
 }
 
 #[test]
-fn prompts_leave_others_their_pace() {
+fn prefill_of_others_keeps_the_target_itl() {
     // A tenth of a millisecond a row: 100 rows fit into the time, by what was measured.
     let cost = FakeCost { pass: |rows| 500 + 100 * rows as u64, draft: |_| 0 };
     let fake = FakeOptions { cost, full_blocks: 200, window_blocks: 200, ..FakeOptions::default() };
@@ -212,7 +212,7 @@ fn prompts_leave_others_their_pace() {
         let setup = Setup { fake, options, drafter: None, ..Setup::with_ample_blocks() };
         let mut engine = setup.build().expect("fits");
         let mut clients = Vec::new();
-        let (mut slowest, mut said) = (Duration::ZERO, 0);
+        let (mut slowest, mut emitted) = (Duration::ZERO, 0);
         for (id, request) in (1..).zip([
             TestRequest::greedy(words(1, 900), 1),
             TestRequest::greedy(words(2, 5), 120),
@@ -222,13 +222,13 @@ fn prompts_leave_others_their_pace() {
             let now = engine.model.elapsed();
             engine.core.submit(SeqId(id), request.request(61), sink, now).expect("is taken");
             clients.push((client, request));
-            // The first is done and the second speaks when the next comes.
+            // The first has ended and the second decodes when the third is submitted.
             for _ in 0..if id < 3 { 8 } else { 200 } {
                 let before = engine.model.elapsed();
                 let model = engine.model.clone();
                 engine.core.step(&|| model.elapsed()).expect("no fault");
                 let talker = clients.get(1).map(|(c, _)| c.lock().expect("no panic").tokens.len());
-                if talker.is_some_and(|now| std::mem::replace(&mut said, now) < now && now > 1) {
+                if talker.is_some_and(|now| std::mem::replace(&mut emitted, now) < now && now > 1) {
                     slowest = slowest.max(engine.model.elapsed() - before);
                 }
             }

@@ -1,5 +1,5 @@
-//! The engine under load on the trained model: many requests that come and go say what they say
-//! alone, bit for bit, and histories are found again as far as they are the same.
+//! The engine under load on the trained model: many concurrent requests get bit for
+//! bit the tokens that each gets alone, and equal prefixes of conversations are cached.
 
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ fn answer(engine: &mut EngineCore<Cpu>, id: u64, request: &TestRequest) -> Resul
     Ok(collect(&client))
 }
 
-/// Requests of all kinds: greedy and drawn, penalised, with log-probabilities, drafted by their own
-/// wish or the engine's, some with much to read, many that begin alike.
+/// Requests of all kinds: greedy and sampled, with penalties and log-probabilities, with a set number
+/// of draft tokens or the engine's, some with long prompts, many with equal prefixes.
 fn mixed(count: u64) -> Vec<TestRequest> {
     let chats = chats();
     let of = |i: u64, salt: u64, n: u64| hash64(hash64(17, salt), i) % n;
@@ -74,20 +74,20 @@ fn mixed(count: u64) -> Vec<TestRequest> {
 /// A token with the bits of its log-probability.
 type Bits = (Token, u32);
 
-fn bits(picked: &[Sampled]) -> Vec<(Bits, Vec<Bits>)> {
+fn bits(tokens: &[Sampled]) -> Vec<(Bits, Vec<Bits>)> {
     let top = |p: &Sampled| p.top.iter().map(|(token, log)| (*token, log.to_bits())).collect();
-    picked.iter().map(|p| ((p.token, p.logprob.to_bits()), top(p))).collect()
+    tokens.iter().map(|p| ((p.token, p.logprob.to_bits()), top(p))).collect()
 }
 
 #[test]
-fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
+fn sixty_four_concurrent_requests_equal_each_alone() -> Result<()> {
     let requests = mixed(64);
     let mut plain = engine(false, &EngineOptions { max_num_seqs: 1, ..EngineOptions::default() })?;
     let mut alone = Vec::new();
     for (i, request) in (0..).zip(&requests) {
         alone.push(answer(&mut plain, i, request)?);
     }
-    // Chunks that fit nothing, more sequences than KV blocks for them, a clock that moves.
+    // Chunks that divide no prompt evenly, too few KV blocks for all sequences, a clock that moves.
     let options = EngineOptions {
         prefill_chunk: 37,
         mixed_prefill_tokens: 50,
@@ -98,7 +98,7 @@ fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
     let mut busy = engine(true, &options)?;
     let (mut clients, mut cancelled) = (Vec::new(), 0);
     let clock = std::time::Instant::now();
-    let (mut step, mut most) = (0, 0);
+    let (mut step, mut peak_active) = (0, 0);
     loop {
         // Four come a step.
         for request in requests.iter().skip(clients.len()).take(4) {
@@ -108,38 +108,38 @@ fn sixty_four_at_once_say_what_they_say_alone() -> Result<()> {
             break;
         }
         step += 1;
-        most = most.max(busy.load().1);
+        peak_active = peak_active.max(busy.load().1);
         for id in
             (0..64).filter(|&id| hash64(5, id).is_multiple_of(4) && hash64(6, id) % 40 + 2 == step)
         {
             busy.cancel(SeqId(id));
         }
     }
-    assert!(most >= 32, "at most {most} ran together");
+    assert!(peak_active >= 32, "at most {peak_active} ran together");
     assert_eq!(busy.pool().free(), busy.pool().total());
     for (i, (client, alone)) in clients.iter().zip(&alone).enumerate() {
         let received = collect(client);
         let [done] = &received.done[..] else { panic!("{} ends", received.done.len()) };
-        let (said, expect) = (bits(&received.tokens), bits(&alone.tokens));
+        let (tokens, expect) = (bits(&received.tokens), bits(&alone.tokens));
         if matches!(done.reason, FinishReason::Cancelled) {
             cancelled += 1;
-            assert_eq!(said[..], expect[..said.len()], "request {i}, cancelled");
+            assert_eq!(tokens[..], expect[..tokens.len()], "request {i}, cancelled");
         } else {
-            assert_eq!(said, expect, "request {i}");
+            assert_eq!(tokens, expect, "request {i}");
         }
     }
     assert!(cancelled >= 4, "{cancelled} were cancelled on their way");
     Ok(())
 }
 
-/// 2,000 tokens of conversation: chats one behind the other.
+/// 2,000 tokens of conversation: golden chats joined.
 fn history() -> Vec<Token> {
     let chats = chats();
     let turns = chats[..18].iter().flat_map(|chat| [&chat.prompt, &chat.ids]);
     turns.flatten().copied().cycle().take(2000).collect()
 }
 
-/// Rows of the prompt that ran.
+/// Tokens of the prompt that ran.
 fn ran(received: &Received) -> u32 {
     received.done[0].usage.prompt - received.done[0].usage.cached
 }
@@ -153,10 +153,10 @@ fn later_turns_branches_and_edits_run_what_is_new() -> Result<()> {
         let received = answer(&mut engine, 1, &first)?;
         assert_eq!(ran(&received), 2000);
 
-        // The next turn repeats what was asked and said. The last token said never ran.
-        let said: Vec<Token> = received.tokens.iter().map(|picked| picked.token).collect();
+        // The next prompt repeats the history and the answer. The answer's last token never ran.
+        let answer_ids: Vec<Token> = received.tokens.iter().map(|sampled| sampled.token).collect();
         let question = &chats[0].prompt;
-        let second = [first.prompt.clone(), said.clone(), question.clone()].concat();
+        let second = [first.prompt.clone(), answer_ids.clone(), question.clone()].concat();
         let received = answer(&mut engine, 2, &TestRequest::greedy(second.clone(), 20))?;
         assert_eq!(ran(&received) as usize, question.len() + 1, "drafted: {drafted}");
         let mut fresh = self::engine(false, &EngineOptions::default())?;
@@ -179,26 +179,27 @@ fn later_turns_branches_and_edits_run_what_is_new() -> Result<()> {
 }
 
 #[test]
-fn guesses_are_kept_as_often_after_reuse() -> Result<()> {
+fn draft_tokens_are_accepted_as_often_after_prefix_reuse() -> Result<()> {
     let chats = chats();
     let options = EngineOptions { adapt_draft: false, ..EngineOptions::default() };
     let (mut shared, mut id) = (engine(true, &options)?, 0);
-    let mut kept = [0, 0];
+    let mut accepted = [0, 0];
     answer(&mut shared, 1000, &TestRequest::greedy(history(), 1))?;
     for chat in chats[..18].iter().filter(|chat| chat.ids.len() > 30).take(4) {
         let prompt = [&history()[..1900], &chat.prompt[..]].concat();
         let request = TestRequest { stop: STOP.to_vec(), ..TestRequest::greedy(prompt, 60) };
-        for (engine, kept) in [&mut shared, &mut engine(true, &options)?].into_iter().zip(&mut kept)
+        for (engine, accepted) in
+            [&mut shared, &mut engine(true, &options)?].into_iter().zip(&mut accepted)
         {
             id += 1;
             let usage = answer(engine, id, &request)?.done[0].usage.clone();
-            *kept += usage.accepted();
-            // Of the history all but the ends of KV blocks that left the window.
+            *accepted += usage.accepted();
+            // All of the history is cached but at most one KV block.
             assert!(usage.cached == 0 || usage.cached >= 1900 - 64, "{}", usage.cached);
         }
     }
-    let [reused, fresh] = kept.map(f64::from);
-    assert!(fresh > 30.0, "{fresh} drafts were kept: little was tested");
+    let [reused, fresh] = accepted.map(f64::from);
+    assert!(fresh > 30.0, "{fresh} draft tokens were accepted: little was tested");
     assert!((reused / fresh - 1.0).abs() < 0.03, "{reused} with reuse, {fresh} without");
     Ok(())
 }

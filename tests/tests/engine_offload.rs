@@ -36,7 +36,7 @@ fn answer(engine: &mut TestEngine, id: u64, request: &TestRequest) -> Received {
 }
 
 #[test]
-fn what_was_evicted_is_found_on_the_shelf() {
+fn evicted_blocks_are_restored_from_the_offload_store() {
     let kv_offload = Arc::new(FakeOffloadStore::new(0));
     let setup = small(kv_offload.clone());
     let mut engine = setup.build().expect("fits");

@@ -23,14 +23,14 @@ fn words(count: u32) -> Vec<Token> {
 
 /// A sink whose end can be waited for.
 fn waited() -> (Sink, mpsc::Receiver<FinishReason>) {
-    let (tell, hear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let sink = move |event| {
         if let Event::Done(done) = event {
-            tell.send(done.reason).expect("the test listens");
+            sender.send(done.reason).expect("the test receives");
         }
         ControlFlow::Continue(())
     };
-    (Box::new(sink), hear)
+    (Box::new(sink), receiver)
 }
 
 /// A bound for hangs only: a slow machine must not fail a test.
@@ -46,12 +46,12 @@ fn requests_from_many_threads_are_served() {
             scope.spawn(move || {
                 let request = TestRequest::greedy(words(i * 17), 30);
                 let (received, mut sink) = client(None);
-                let (tell, ended) = mpsc::channel();
+                let (sender, ended) = mpsc::channel();
                 let both: Sink = Box::new(move |event| {
                     let done = matches!(event, Event::Done(_));
                     let flow = sink(event);
                     if done {
-                        tell.send(()).expect("the test listens");
+                        sender.send(()).expect("the test receives");
                     }
                     flow
                 });
@@ -74,11 +74,11 @@ fn a_full_queue_refuses_and_a_cancelled_request_ends() {
     let engine = start(&setup);
     // The first sink holds the engine in its step until all others are in.
     let (release, held) = mpsc::channel::<()>();
-    let (tell, started) = mpsc::channel();
-    let mut once = Some(tell);
+    let (sender, started) = mpsc::channel();
+    let mut once = Some(sender);
     let holding: Sink = Box::new(move |_| {
-        if let Some(tell) = once.take() {
-            tell.send(()).expect("the test listens");
+        if let Some(sender) = once.take() {
+            sender.send(()).expect("the test receives");
             held.recv().expect("the test releases");
         }
         ControlFlow::Continue(())

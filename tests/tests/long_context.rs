@@ -12,7 +12,7 @@ use muse_tests::haystack::search;
 #[test]
 fn needles_are_found_in_sixteen_thousand_tokens() -> Result<()> {
     for (i, found) in search(16_384, 7, Some(1))?.into_iter().enumerate() {
-        assert_eq!(found.said, found.expected, "{found:?}");
+        assert_eq!(found.answer, found.expected, "{found:?}");
         assert!(found.logprob > -1e-3, "{found:?}");
         // Only the question differs; the window of the sliding layer is there again.
         assert_eq!(found.cached, if i == 0 { 0 } else { 16_382 });
@@ -22,14 +22,14 @@ fn needles_are_found_in_sixteen_thousand_tokens() -> Result<()> {
 
 #[test]
 fn the_answer_is_the_needles_own() -> Result<()> {
-    let said = |seed| -> Result<Vec<_>> {
+    let answers = |seed| -> Result<Vec<_>> {
         Ok(search(300, seed, Some(1))?
             .into_iter()
-            .map(|found| (found.said, found.expected))
+            .map(|found| (found.answer, found.expected))
             .collect())
     };
-    let all: Vec<_> = (0..6).map(said).collect::<Result<Vec<_>>>()?.concat();
-    assert!(all.iter().all(|(said, expected)| said == expected), "{all:?}");
+    let all: Vec<_> = (0..6).map(answers).collect::<Result<Vec<_>>>()?.concat();
+    assert!(all.iter().all(|(answer, expected)| answer == expected), "{all:?}");
     assert!(all.iter().any(|pair| *pair != all[0]), "values differ by seed");
     Ok(())
 }
@@ -55,8 +55,8 @@ fn rotation_at_the_last_positions_is_exact() -> Result<()> {
             assert!((sin - angle.sin()).abs() < 1e-6, "{position}, {j}: {sin}");
             // That angle itself is off by two roundings at most.
             let exact = f64::from(position) * frequency;
-            let most = exact * 2.0_f64.powi(-23) + 1e-6;
-            assert!((cos - exact.cos()).abs() < most && (sin - exact.sin()).abs() < most);
+            let tolerance = exact * 2.0_f64.powi(-23) + 1e-6;
+            assert!((cos - exact.cos()).abs() < tolerance && (sin - exact.sin()).abs() < tolerance);
         }
     }
     Ok(())

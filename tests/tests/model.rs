@@ -96,9 +96,9 @@ fn prompt() -> Vec<Token> {
     Golden::open("tiny/golden/text_f32.safetensors").tokens("p100.ids")
 }
 
-/// Logits of the last pass's only asked row.
+/// Logits of the last pass, which asked for one row.
 fn logits(pair: &Pair<Cpu>) -> Result<Vec<u32>> {
-    Ok(pair.read_scores(1)?.into_iter().map(f32::to_bits).collect())
+    Ok(pair.read_logits(1)?.into_iter().map(f32::to_bits).collect())
 }
 
 fn entry<'a>(slice: SeqSlice<'a>, input: BatchInput<'a, Cpu>) -> BatchEntry<'a, Cpu> {

@@ -60,7 +60,7 @@ fn logits(
     for prompt in prompts {
         let run = pair.open(prompt)?;
         pair.pass(&[(&run, prompt, LogitsRequest::All)])?;
-        all.extend(pair.read_scores(prompt.len())?);
+        all.extend(pair.read_logits(prompt.len())?);
         best.extend(pair.best(0..prompt.len())?.iter().map(|token| token.0));
     }
     Ok((all, best))

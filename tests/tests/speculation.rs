@@ -1,5 +1,5 @@
 //! The drafter never changes the output: drafted and plain completions are equal, whatever the
-//! prompt, the draft length, the way tokens are drawn, and wherever the end falls in a block.
+//! prompt, the draft length, the sampling, and wherever the end falls in a draft block.
 
 use std::time::Duration;
 
@@ -13,51 +13,51 @@ use muse_tests::checkpoint::{Checkpoint, cpu};
 use muse_tests::run::Pair;
 use muse_tests::sim::{Client, TestRequest, client, ids};
 
-/// Around the ends of KV blocks and of both models' windows (32 and 64, and 16 rows of a block).
+/// Around the ends of KV blocks and of both models' windows (32 and 64, and 16 tokens of a draft block).
 const LENGTHS: [usize; 22] =
     [1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 80, 127, 128, 129, 200, 255, 256, 257, 300, 400];
 
-/// An engine, its requests numbered.
-struct Asked {
+/// An engine, and the id of its next request.
+struct Server {
     engine: EngineCore<Cpu>,
     next: u64,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 struct Answer {
     ids: Vec<Token>,
     accepted: Vec<u32>,
     stopped_by: Option<Token>,
 }
 
-impl Asked {
+impl Server {
     fn new(checkpoint: &Checkpoint, kv: KvType) -> Result<Self> {
         let pair = Pair::new(cpu(), &*checkpoint.target, Some(&*checkpoint.drafter), kv, &[])?;
         Ok(Self { engine: pair.into_engine(&EngineOptions::default())?, next: 1 })
     }
 
-    /// Runs them all at once.
-    fn answers(&mut self, asks: impl IntoIterator<Item = TestRequest>) -> Result<Vec<Answer>> {
+    /// Runs requests concurrently.
+    fn answers(&mut self, requests: impl IntoIterator<Item = TestRequest>) -> Result<Vec<Answer>> {
         let vocab = self.engine.limits().vocab;
         let mut clients = Vec::new();
-        for ask in asks {
+        for request in requests {
             let (client, sink) = client(None);
             let id = SeqId(self.next);
-            self.engine.submit(id, ask.request(vocab), sink, Duration::ZERO)?;
+            self.engine.submit(id, request.request(vocab), sink, Duration::ZERO)?;
             self.next += 1;
             clients.push(client);
         }
         while self.engine.step(&|| Duration::ZERO)? {}
         let answer = |client: &Client| {
-            let heard = client.lock().expect("no client panics");
-            let [done] = &heard.done[..] else { panic!("{} ends", heard.done.len()) };
+            let received = client.lock().expect("no client panics");
+            let [done] = &received.done[..] else { panic!("{} ends", received.done.len()) };
             let stopped_by = match done.reason {
                 FinishReason::Stop(token) => Some(token),
                 FinishReason::Length => None,
                 ref other => panic!("ended by {other:?}"),
             };
             Answer {
-                ids: ids(&heard.tokens),
+                ids: ids(&received.tokens),
                 accepted: done.usage.accepted_by_verify().collect(),
                 stopped_by,
             }
@@ -66,40 +66,40 @@ impl Asked {
     }
 }
 
-fn drawn(seed: u64) -> Sampling {
+fn sampled(seed: u64) -> Sampling {
     Sampling { temperature: 1.0, top_k: 64, top_p: 0.95, seed, ..Sampling::default() }
 }
 
-/// Prompts of many lengths, each plain and with four draft lengths; neighbours take turns through
-/// all of 0 to 15. Returns how many drafts were kept.
+/// Prompts of many lengths, each plain and with four draft lengths; four consecutive prompts cover
+/// all draft lengths of 0 to 15. Returns how many draft tokens were accepted.
 fn check_lengths(
     checkpoint: &Checkpoint,
     text: &[Token],
     sampling: &Sampling,
     max_tokens: u32,
 ) -> Result<u32> {
-    let mut asked = Asked::new(checkpoint, KvType::Bf16)?;
-    let mut kept = 0;
-    for (turn, length) in (0..).zip(LENGTHS) {
-        let drafts: Vec<u32> = (0..4).map(|step| turn % 4 + 4 * step).collect();
-        let ask = |draft| TestRequest {
+    let mut server = Server::new(checkpoint, KvType::Bf16)?;
+    let mut accepted = 0;
+    for (i, length) in (0..).zip(LENGTHS) {
+        let drafts: Vec<u32> = (0..4).map(|step| i % 4 + 4 * step).collect();
+        let request = |draft| TestRequest {
             sampling: sampling.clone(),
             max_draft: Some(draft),
             ..TestRequest::greedy(text[..length].to_vec(), max_tokens)
         };
-        let plain = asked.answers([ask(0)])?.remove(0);
+        let plain = server.answers([request(0)])?.remove(0);
         assert_eq!(plain.ids.len(), max_tokens as usize, "{length} tokens, plain");
-        let drafted = asked.answers(drafts.iter().map(|&draft| ask(draft)))?;
+        let drafted = server.answers(drafts.iter().map(|&draft| request(draft)))?;
         for (draft, answer) in drafts.iter().zip(&drafted) {
             assert_eq!(answer.ids, plain.ids, "{length} tokens, drafts of {draft}");
-            assert!(answer.accepted.iter().all(|kept| kept <= draft));
-            kept += answer.accepted.iter().sum::<u32>();
+            assert!(answer.accepted.iter().all(|accepted| accepted <= draft));
+            accepted += answer.accepted.iter().sum::<u32>();
         }
     }
-    Ok(kept)
+    Ok(accepted)
 }
 
-/// Prompts and answers, one behind the other: the drafter knows its way about the answers.
+/// Prompts and answers of golden chats, joined: the drafter predicts these answers well.
 fn familiar_text() -> Vec<Token> {
     let chats = chats();
     let named = |name| chats.iter().find(|chat| chat.name == name).expect("a golden chat");
@@ -110,39 +110,39 @@ fn familiar_text() -> Vec<Token> {
 #[test]
 fn nano_at_all_lengths() -> Result<()> {
     let nano = Checkpoint::nano()?;
-    let kept = check_lengths(&nano, &familiar_text(), &Sampling::default(), 20)?;
-    assert!(kept > 200, "{kept} drafts were kept: little was tested");
+    let accepted = check_lengths(&nano, &familiar_text(), &Sampling::default(), 20)?;
+    assert!(accepted > 200, "{accepted} draft tokens were accepted: little was tested");
     Ok(())
 }
 
 #[test]
-fn nano_drawn_at_all_lengths() -> Result<()> {
-    let kept = check_lengths(&Checkpoint::nano()?, &familiar_text(), &drawn(11), 20)?;
-    assert!(kept > 100, "{kept} drafts were kept: little was tested");
+fn nano_sampled_at_all_lengths() -> Result<()> {
+    let accepted = check_lengths(&Checkpoint::nano()?, &familiar_text(), &sampled(11), 20)?;
+    assert!(accepted > 100, "{accepted} draft tokens were accepted: little was tested");
     Ok(())
 }
 
-/// A random model keeps next to no draft: rejection at every length.
+/// On a random model nearly no draft token is accepted: rejection at every length.
 #[test]
 fn tiny_at_all_lengths() -> Result<()> {
     let golden = Golden::open("tiny/golden/text_f32.safetensors");
     let text: Vec<Token> = golden.tokens("p100.ids").repeat(4);
     check_lengths(&Checkpoint::tiny()?, &text, &Sampling::default(), 8)?;
-    check_lengths(&Checkpoint::tiny()?, &text, &drawn(12), 8).map(drop)
+    check_lengths(&Checkpoint::tiny()?, &text, &sampled(12), 8).map(drop)
 }
 
 #[test]
-fn chats_drawn() -> Result<()> {
-    let mut asked = Asked::new(&Checkpoint::nano()?, KvType::Bf16)?;
-    let asks = |max_draft: Option<u32>| {
+fn chats_sampled() -> Result<()> {
+    let mut server = Server::new(&Checkpoint::nano()?, KvType::Bf16)?;
+    let requests = |max_draft: Option<u32>| {
         chats().into_iter().take(18).zip(0..).map(move |(chat, seed)| TestRequest {
-            sampling: drawn(seed),
+            sampling: sampled(seed),
             stop: STOP.to_vec(),
             max_draft,
             ..TestRequest::greedy(chat.prompt, 60)
         })
     };
-    let (plain, drafted) = (asked.answers(asks(Some(0)))?, asked.answers(asks(None))?);
+    let (plain, drafted) = (server.answers(requests(Some(0)))?, server.answers(requests(None))?);
     for (plain, drafted) in plain.iter().zip(&drafted) {
         assert_eq!(plain.ids, drafted.ids);
         assert_eq!(plain.stopped_by, drafted.stopped_by);
@@ -151,16 +151,16 @@ fn chats_drawn() -> Result<()> {
     Ok(())
 }
 
-/// `code` keeps blocks of 7, 15, 10 and 15 drafts: every end up to 50 tokens falls somewhere in
-/// one of them.
+/// The first blocks of `code` have 7, 15, 10 and 15 accepted draft tokens, so that every end up to
+/// 50 tokens falls inside one of them.
 #[test]
 fn ends_inside_a_block() -> Result<()> {
     let chats = chats();
     let chat = chats.iter().find(|chat| chat.name == "code").expect("a golden chat");
     assert_eq!(chat.accepted[..4], [7, 15, 10, 15]);
-    let mut asked = Asked::new(&Checkpoint::nano()?, KvType::F32)?;
+    let mut server = Server::new(&Checkpoint::nano()?, KvType::F32)?;
 
-    let lengths = asked.answers((1..=50).map(|n| TestRequest::greedy(chat.prompt.clone(), n)))?;
+    let lengths = server.answers((1..=50).map(|n| TestRequest::greedy(chat.prompt.clone(), n)))?;
     for (answer, n) in lengths.iter().zip(1..) {
         assert_eq!(answer.ids, chat.ids[..n], "{n} tokens");
         assert_eq!(answer.stopped_by, None, "{n} tokens");
@@ -170,7 +170,7 @@ fn ends_inside_a_block() -> Result<()> {
         stop: vec![Token(897), chat.ids[at]],
         ..TestRequest::greedy(chat.prompt.clone(), 100)
     };
-    let stopped = asked.answers((0..50).map(stop_at))?;
+    let stopped = server.answers((0..50).map(stop_at))?;
     for (answer, at) in stopped.iter().zip(0..) {
         let stop = chat.ids[at];
         let first = chat.ids.iter().position(|&id| id == stop).expect("it stands at `at`");

@@ -46,7 +46,7 @@ fn every_format_runs() -> Result<()> {
         let mut pair = Pair::new(cpu(), &checkpoint, None, KvType::F32, &[])?;
         let run = pair.open(&prompt)?;
         pair.pass(&[(&run, &prompt, LogitsRequest::All)])?;
-        let logits = pair.read_scores(prompt.len())?;
+        let logits = pair.read_logits(prompt.len())?;
         assert!(logits.iter().all(|score| score.is_finite()), "{format}");
         let size = logits.iter().map(|score| score * score).sum::<f32>() / logits.len() as f32;
         assert!((0.01..10.0).contains(&size.sqrt()), "{format}: logits of {}", size.sqrt());

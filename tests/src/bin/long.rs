@@ -17,13 +17,13 @@ fn main() -> Result<ExitCode> {
     ensure!(tokens > 10, "--tokens {tokens}, three needles need at least 11");
     let mut lost = false;
     for found in search(tokens, 1, None)? {
-        let right = found.said == found.expected;
+        let right = found.answer == found.expected;
         lost |= !right;
         println!(
             "needle at {} of {tokens}: {} ({:?}, {} rows cached, {:.1} s)",
             found.position,
             if right { "found" } else { "LOST" },
-            found.said,
+            found.answer,
             found.cached,
             found.took.as_secs_f64()
         );

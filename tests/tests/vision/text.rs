@@ -49,7 +49,7 @@ fn check(source: &muse_weights::Checkpoint, golden: &str) -> Result<()> {
     ])?;
     let asked = ids.len() - behind;
     let (shape, want) = golden.floats("e2e.logits_last4");
-    let logits = pair.read_scores(asked)?;
+    let logits = pair.read_logits(asked)?;
     assert_close("logits", &logits[(asked - shape[0]) * shape[1]..], want, LOGITS);
 
     let greedy = golden.tokens("e2e.greedy");

@@ -147,7 +147,7 @@ impl<'a, B: Backend> Subject<'a, B> {
         out
     }
 
-    /// Panics unless each value is within `tolerance · magnitude` of the wanted one.
+    /// Panics unless each value is within `tolerance · magnitude` of the expected one.
     #[track_caller]
     fn assert_close(&self, what: &str, got: &[f32], want: &[Wanted]) {
         assert_eq!(got.len(), want.len(), "{what}: number of values");

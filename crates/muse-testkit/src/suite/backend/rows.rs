@@ -227,7 +227,7 @@ fn check_pairs<B: Backend>(
     subject.assert_close(what, &subject.read(&x, a.len()), &want);
 }
 
-/// `pick` appends what the sampler defines, row by row, in the order asked.
+/// `sample` appends what the sampler defines, row by row, in the order of its rows.
 pub fn samples_follow_the_sampler<B: Backend>(subject: &Subject<'_, B>) {
     let vocab = 1000;
     let data = subject.noise(5, 4 * vocab);
