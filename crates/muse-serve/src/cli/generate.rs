@@ -19,7 +19,7 @@ use super::answer::{reason, timings, usage};
 use super::args::GenerateCommand;
 use super::interrupt;
 use super::terminal::{Progress, Screen};
-use super::{async_runtime, load, on_failure, standard_input};
+use super::{async_runtime, load, on_failure, safetensors, standard_input};
 
 /// Begins every text.
 const BOS: &str = "<|begin_of_text|>";
@@ -103,13 +103,7 @@ fn encode_with_special_tokens(tokenizer: &dyn Tokenizer, text: &str, tokens: &mu
 fn write_logits(loaded: &mut Loaded, prompt: &[Token], file: NewFile) -> Result<()> {
     let mut out = BufWriter::new(file);
     let shape = [prompt.len(), loaded.card.vocab as usize];
-    let bytes = shape[0] * shape[1] * size_of::<f32>();
-    let tensor = json!({ "dtype": "F32", "shape": shape, "data_offsets": [0, bytes] });
-    let mut header = json!({ "logits": tensor }).to_string();
-    // Spaces align what follows to 8 bytes.
-    header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(header.as_bytes())?;
+    out.write_all(&safetensors::header("logits", shape))?;
     let mut progress = Progress::new();
     let (mut failed, mut done) = (None, 0);
     loaded.logits(prompt, &mut |rows| {

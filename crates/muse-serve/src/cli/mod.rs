@@ -14,6 +14,7 @@ mod link;
 mod manual;
 mod prompt;
 mod quantize;
+mod safetensors;
 mod serve;
 mod standard_input;
 mod stream_printer;

@@ -13,6 +13,7 @@ mod models;
 mod nano;
 mod roofline;
 mod sampling;
+mod vision;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ use loader::LoadedModel;
 pub use memory::MemoryPlan;
 pub use model_runner::ModelRunner;
 pub use roofline::{MatrixWork, PassWork, Roofline};
+pub use vision::{EncodeOptions, EncodedPicture, encode_picture};
 
 /// What to load and how to run it.
 #[derive(Clone, Debug, Default)]
