@@ -38,7 +38,7 @@ pub(super) fn remove_incomplete_files() -> Result<()> {
 
 /// The signals that this process ignores, a bit each, the lowest for signal 1. None where the system
 /// does not say.
-fn ignored_signals() -> u64 {
+pub(super) fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use super::args::ServeCommand;
-use super::{async_runtime, load_noting, on_failure};
+use super::{async_runtime, interrupt, load_noting, on_failure};
 use crate::config::Serving;
 use crate::logging;
 
@@ -97,19 +97,11 @@ fn watch_signals() -> Result<(Arc<AtomicBool>, oneshot::Receiver<()>)> {
 /// start, as under nohup.
 fn stop_signals() -> std::io::Result<Vec<Signal>> {
     let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
-    if !hangup_ignored() {
+    // Bit 0 is signal 1, SIGHUP.
+    if interrupt::ignored_signals() & 1 == 0 {
         kinds.push(SignalKind::hangup());
     }
     kinds.into_iter().map(signal).collect()
-}
-
-/// Whether this process ignores SIGHUP, where the system tells (Linux).
-fn hangup_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // Bit 0 is signal 1, SIGHUP.
-    mask.is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Waits for any of the signals.
