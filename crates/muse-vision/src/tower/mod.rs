@@ -82,7 +82,7 @@ impl<B: VisionOps> Tower<B> {
 
     /// Number of embedding rows of patches.
     pub fn rows(&self, patches: &Patches) -> usize {
-        patches.grid_t * patches.grid_h * patches.grid_w / (self.spec.merge * self.spec.merge)
+        patches.rows(self.spec.merge)
     }
 
     /// Bytes of the device's memory that a picture takes while it is encoded, its rows included and
