@@ -126,7 +126,8 @@ fn request(
 ) -> TestRequest {
     let vocab = setup.fake.vocab as u64;
     let token = |random: &mut Random| Token(random.between(0, vocab - 1) as u32);
-    // Few different pictures at few positions, so that some prompts share theirs or differ in it alone.
+    // Few different pictures at few positions, so that some prompts share theirs or differ in it
+    // alone.
     let most = (max_positions - prompt.len() as u64).saturating_sub(1) / 2;
     let picture = (most > 0 && random.one_in(3)).then(|| {
         let before = (10 * random.between(0, 1) as usize).min(prompt.len() - 1);

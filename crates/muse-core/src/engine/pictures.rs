@@ -35,15 +35,28 @@ enum PictureState<B: Backend> {
     Encoded(Arc<B::Buf>),
 }
 
+impl<B: Backend> HeldPicture<B> {
+    fn encoding(&self) -> Option<EncodeId> {
+        match self.state {
+            PictureState::Encoding(id) => Some(id),
+            PictureState::Encoded(_) => None,
+        }
+    }
+}
+
 impl<B: Backend> Pictures<B> {
     pub(super) fn new(encoder: Option<Box<dyn VisionEncoder<B>>>) -> Self {
         Self { encoder, held: Vec::new(), budget: FIRST_BUDGET }
     }
 
+    /// Whether no picture is being encoded.
+    pub(super) fn is_idle(&self) -> bool {
+        self.held.iter().all(|held| held.encoding().is_none())
+    }
+
     /// Whether a picture of the sequence is being encoded.
     pub(super) fn is_encoding(&self, seq: SeqId) -> bool {
-        let encoding = |held: &HeldPicture<B>| matches!(held.state, PictureState::Encoding(_));
-        self.held.iter().any(|held| held.seq == seq && encoding(held))
+        self.held.iter().any(|held| held.seq == seq && held.encoding().is_some())
     }
 
     /// Pictures of all other sequences.
@@ -79,10 +92,7 @@ impl<B: Backend> Pictures<B> {
         now: &dyn Fn() -> Duration,
     ) -> Result<Option<(SeqId, Error)>> {
         let Some(encoder) = &mut self.encoder else { return Ok(None) };
-        let encoding = self.held.iter_mut().find_map(|held| match held.state {
-            PictureState::Encoding(id) => Some((held, id)),
-            PictureState::Encoded(_) => None,
-        });
+        let encoding = self.held.iter_mut().find_map(|held| held.encoding().map(|id| (held, id)));
         let Some((held, id)) = encoding else { return Ok(None) };
         let began = now();
         match encoder.advance(id, self.budget) {
@@ -116,7 +126,7 @@ impl<B: Backend> Pictures<B> {
         let Some(encoder) = &mut self.encoder else { return };
         self.held.retain(|held| {
             if held.seq == seq
-                && let PictureState::Encoding(id) = held.state
+                && let Some(id) = held.encoding()
             {
                 encoder.cancel(id);
             }

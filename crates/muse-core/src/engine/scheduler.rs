@@ -2,8 +2,9 @@
 //! finished sequences leave, then waiting ones are admitted, then tokens are planned, then their KV
 //! blocks are reserved. When blocks are short draft tokens go first, the last-ranked sequence next.
 //!
-//! Sequence slots are shared evenly among groups of requests, and the first prompts of all groups run
-//! before second ones, so that many choices of one request do not hold up another client. Priorities count as waiting time, up to a bound.
+//! Sequence slots are shared evenly among groups of requests, and the first prompts of all groups
+//! run before second ones, so that many choices of one request do not hold up another client.
+//! Priorities count as waiting time, up to a bound.
 
 use std::time::Duration;
 
@@ -42,10 +43,13 @@ impl<B: Backend> EngineCore<B> {
 
     /// Ends the active sequences that have a finish reason.
     pub(super) fn end_active(&mut self, now: Duration) {
+        let before = self.active.len();
         while let Some(i) = self.active.iter().position(|seq| seq.finish.is_some()) {
             let seq = self.active.remove(i);
             self.close(seq.id);
             seq.end(now);
+        }
+        if self.active.len() < before {
             self.rank_active();
         }
     }
@@ -76,8 +80,8 @@ impl<B: Backend> EngineCore<B> {
 
     /// Starts waiting sequences while there are slots and the next step of all active ones fits into
     /// the KV blocks. None overtakes one that does not fit, so that small requests do not starve
-    /// large ones; a sequence whose offloaded blocks are still being loaded or whose pictures are being
-    /// encoded is overtaken.
+    /// large ones; a sequence whose offloaded blocks are still being loaded or whose pictures are
+    /// being encoded is overtaken.
     ///
     /// When slots or blocks are short, a sequence of a group with fewer active ones preempts one
     /// of a group with more.
@@ -183,6 +187,10 @@ impl<B: Backend> EngineCore<B> {
 
     /// Encodes a slice of a picture, in the time that a step leaves within the inter-token target.
     pub(super) fn encode(&mut self, now: &dyn Fn() -> Duration) -> Result<()> {
+        self.encode_time = Duration::ZERO;
+        if self.pictures.is_idle() {
+            return Ok(());
+        }
         let decode = self.speculation.decode_time(self.active.len());
         let target = self.target_itl.time(decode).unwrap_or(UNBOUNDED_ENCODE_TIME);
         let prefilling = self.active.iter().any(|seq| pending(&*self.pool, seq) > 1);
@@ -230,14 +238,17 @@ impl<B: Backend> EngineCore<B> {
             prompt_tokens += more;
         }
         let mut left = self.limits.max_num_batched_tokens - count;
-        let max_prefill = if prefilling < count { self.mixed_prefill(count, left) } else { left };
+        let mixed = 0 < prefilling && prefilling < count;
+        let max_prefill = if mixed { self.mixed_prefill(count, left) } else { left };
         // Prompts keep at least half: draft tokens must not hold them up.
         let drafts = if prefilling > 0 { left / 2 } else { left };
         let drafts = drafts.min(self.limits.max_logits_rows - count);
         let tokens = count + prompt_tokens.min(max_prefill);
         let base = StepBase { tokens, sampling: count - prefilling, draft_blocks: 0 };
         left -= self.plan_drafts(drafts, base);
-        self.plan_prefill(left.min(max_prefill));
+        if prefilling > 0 {
+            self.plan_prefill(left.min(max_prefill));
+        }
     }
 
     /// Gives `budget` prompt tokens to one sequence after the other, in the order of
